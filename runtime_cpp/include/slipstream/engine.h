@@ -1,0 +1,91 @@
+// Runtime -> Engine -> Model: a process' resources, an immutable file, and its weights ready to run.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "slipstream/config.h"
+#include "slipstream/status.h"
+#include "slipstream/text.h"
+#include "slipstream/types.h"
+
+namespace slipstream {
+
+/// Thread pool and CPU dispatch of a process. Shared by any number of models; two models take turns step by step.
+/// Thread-safe. Cheap to copy; the last copy joins the threads.
+class Runtime {
+ public:
+  /// Errors: kInvalidArgument (threads out of 1..1024), kIncompatible (the CPU lacks the path), kResourceExhausted (a thread cannot start).
+  static Result<Runtime> Create(const RuntimeConfig& config = {});
+  int32_t threads() const;
+  /// "scalar", "emulated16", "avx2" or "avx512".
+  const char* cpu_path() const;
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+enum class Verify : uint8_t {
+  kDefault = 0,  ///< Header, manifest, graph, plans, tokenizer, section table.
+  kFull = 1,     ///< Also every 1 MiB chunk of the weights.
+};
+
+struct EngineLimits {
+  int32_t max_seq_len = 0;
+  int32_t max_batch_size = 0;
+  int32_t max_num_tokens = 0;
+  int32_t vocab_size = 0;
+};
+
+/// One mapped and checked .engine file. Immutable, thread-safe, cheap to copy.
+///
+///     auto engine = Engine::Load("smollm2.engine");
+///     if (!engine.ok()) { std::cerr << engine.status().message() << '\n'; return 2; }
+class Engine {
+ public:
+  /// Maps and checks the file; reads no weight byte unless `verify` is kFull.
+  /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its fix).
+  static Result<Engine> Load(const std::string& path, Verify verify = Verify::kDefault);
+
+  const std::string& path() const;
+  const std::string& model_name() const;
+  const std::string& build_id() const;
+  /// The whole manifest as canonical JSON.
+  const std::string& manifest_json() const;
+  const EngineLimits& limits() const;
+  const Tokenizer& tokenizer() const;
+  /// The Jinja chat template, or empty.
+  const std::string& chat_template() const;
+  /// Ids that end generation, from generation_config.json, else from config.json.
+  const std::vector<TokenId>& eos_token_ids() const;
+  /// -1 when the model has none.
+  TokenId bos_token_id() const;
+
+  struct Impl;
+  const std::shared_ptr<const Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<const Impl> impl_;
+};
+
+/// An Engine with its plan prepared for a Runtime: the weights of one version, the arena of a step.
+/// Several executors may share a Model; their steps then take turns. Thread-safe, cheap to copy.
+class Model {
+ public:
+  /// Errors: kIncompatible (no plan of the file fits this machine), kResourceExhausted (arena).
+  static Result<Model> Create(const Runtime& runtime, const Engine& engine);
+  const Engine& engine() const;
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace slipstream

@@ -1,0 +1,58 @@
+// The in-flight batching loop: requests join and leave between steps.
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+
+#include "slipstream/config.h"
+#include "slipstream/engine.h"
+#include "slipstream/request.h"
+#include "slipstream/response.h"
+#include "slipstream/stats.h"
+#include "slipstream/status.h"
+#include "slipstream/types.h"
+
+namespace slipstream {
+
+/// Called on the executor's own thread, once per step and request that has news. Must not block for long and must not
+/// call Shutdown; Submit and Cancel are allowed. A callback that throws ends its own request with kError, nothing else.
+using ResponseCallback = std::function<void(const Response&)>;
+
+/// Serves requests on one Model. Every method is thread-safe. The destructor cancels what still runs and joins the thread.
+///
+///     auto executor = Executor::Create(*model);
+///     Request request{.prompt = "The capital of France is"};
+///     auto id = (*executor)->Submit(request);
+///     for (;;) {
+///       auto response = (*executor)->Next(*id);
+///       if (!response.ok()) return Fail(response.status());
+///       std::cout << response->text << std::flush;
+///       if (response->finished()) break;
+///     }
+class Executor {
+ public:
+  /// Errors: kLimitExceeded (a config value above the engine's limit), kResourceExhausted (the KV pool cannot hold one sequence of one block, or cannot be allocated).
+  static Result<std::unique_ptr<Executor>> Create(const Model& model, const ExecutorConfig& config = {});
+  virtual ~Executor() = default;
+
+  /// Checks and queues a request. A bad request is refused here and costs nothing: kInvalidArgument, kLimitExceeded
+  /// (can never fit: names the binding limit), kResourceExhausted (queue full), kUnavailable (shut down).
+  /// With a callback, responses go to it; without, fetch them with Next.
+  virtual Result<RequestId> Submit(Request request, ResponseCallback callback = {}) = 0;
+
+  /// Waits for news of a request submitted without callback; deltas that arrived since the last call are joined into one.
+  /// After a finished response the id is forgotten (kNotFound). On timeout the Response is empty with kNone.
+  virtual Result<Response> Next(RequestId id, std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
+
+  /// Ends a request at the next step border; its last response holds the tokens so far and kCancelled.
+  /// kNotFound when it is unknown or already finished.
+  virtual Status Cancel(RequestId id) = 0;
+
+  virtual ExecutorStats Stats() const = 0;
+
+  /// Refuses new requests, cancels the others, waits for the loop to end. Idempotent.
+  virtual void Shutdown() = 0;
+};
+
+}  // namespace slipstream

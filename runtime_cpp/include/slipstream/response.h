@@ -1,0 +1,42 @@
+// What an Executor tells of a request: a stream of deltas that ends with a finish reason.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "slipstream/status.h"
+#include "slipstream/types.h"
+
+namespace slipstream {
+
+enum class FinishReason : uint8_t {
+  kNone = 0,       ///< More will come.
+  kStop = 1,       ///< An EOS id, a stop id or a stop string.
+  kLength = 2,     ///< max_tokens, or the engine's max_seq_len.
+  kCancelled = 3,  ///< Executor::Cancel or Shutdown; the tokens so far are valid.
+  kError = 4,      ///< See Response::status; other requests go on.
+};
+
+/// "stop", "length", "cancelled", "error" or "" (for kNone).
+const char* FinishReasonName(FinishReason reason);
+
+/// News of one request since its previous Response. Concatenating `text`, `token_ids` and `logprobs` over all responses of
+/// a request gives exactly what one non-streamed response would hold. Each `text` is valid UTF-8 by itself.
+struct Response {
+  RequestId id = 0;
+  std::string text;
+  std::vector<TokenId> token_ids;
+  std::vector<float> logprobs;  ///< Natural log, one per token id; empty unless SamplingParams::logprobs.
+  FinishReason finish_reason = FinishReason::kNone;
+  Status status;                ///< Not ok exactly when finish_reason is kError.
+  std::string stop_string;      ///< The stop string that ended the request, if one did.
+  TokenId stop_token = -1;      ///< The id that ended the request, if one did.
+  int32_t prompt_tokens = 0;    ///< Length of the prompt in tokens.
+  int32_t cached_tokens = 0;    ///< Prompt tokens whose KV was reused instead of computed.
+  uint64_t seed = 0;            ///< The seed in use, given or fresh.
+
+  bool finished() const { return finish_reason != FinishReason::kNone; }
+};
+
+}  // namespace slipstream
