@@ -1,0 +1,2 @@
+slipstream_test(core_thread_pool_test core_thread_pool_test.cc ROOMS core)
+slipstream_test(core_cpu_features_test core_cpu_features_test.cc ROOMS core)
