@@ -1,0 +1,220 @@
+// Executor: the GIL is released around every call that works or waits, signals are looked at ten times a second, and
+// every executor is shut down before the interpreter is.
+#include "slipstream/executor.h"
+
+#include <pybind11/stl.h>
+
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "bindings.h"
+#include "callback.h"
+
+namespace slipstream::python {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// How long a wait may keep Ctrl-C from being seen.
+constexpr milliseconds kSignalPeriod{100};
+/// How long the end of the interpreter waits for threads that are inside a call, after every executor was shut down.
+constexpr std::chrono::seconds kExitGrace{5};
+
+std::atomic<int> calls_in_flight{0};
+
+/// A call that released the GIL. A thread that asks for the GIL after the interpreter has gone is killed inside our
+/// frames, which C++ cannot survive, so the exit handler waits until these calls have returned. Declare it before the
+/// gil_scoped_release: it must end after the GIL was taken again.
+struct CallInFlight {
+  CallInFlight() { ++calls_in_flight; }
+  ~CallInFlight() { --calls_in_flight; }
+};
+
+/// The executors that the end of the interpreter must shut down. A forked child leaves those of its parent alone.
+struct Registered {
+  pid_t owner;
+  std::weak_ptr<Executor> executor;
+};
+std::mutex registry_mutex;
+std::vector<Registered> registry;
+
+/// Runs Python's signal handlers; throws what they raise. Takes the GIL.
+void CheckSignals() {
+  py::gil_scoped_acquire gil;
+  if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+}
+
+void Append(Response& total, Response&& part) {
+  total.id = part.id;
+  total.text += part.text;
+  total.token_ids.insert(total.token_ids.end(), part.token_ids.begin(), part.token_ids.end());
+  total.logprobs.insert(total.logprobs.end(), part.logprobs.begin(), part.logprobs.end());
+  total.finish_reason = part.finish_reason;
+  total.status = std::move(part.status);
+  total.stop_string = std::move(part.stop_string);
+  total.stop_token = part.stop_token;
+  total.prompt_tokens = part.prompt_tokens;
+  total.cached_tokens = part.cached_tokens;
+  total.seed = part.seed;
+}
+
+/// The executor of a Python object, with its process: threads do not survive a fork.
+class PyExecutor {
+ public:
+  PyExecutor(const Model& model, const ExecutorConfig& config) {
+    if (interpreter_closing) {
+      throw StatusError({StatusCode::kUnavailable, "The interpreter is exiting; no executor can be started."});
+    }
+    std::unique_ptr<Executor> executor = Unwrap(Executor::Create(model, config));
+    executor_ = std::move(executor);
+    std::lock_guard lock(registry_mutex);
+    std::erase_if(registry, [](const Registered& entry) { return entry.executor.expired(); });
+    registry.push_back({owner_, executor_});
+  }
+
+  Executor& get() const {
+    if (getpid() != owner_) {
+      throw StatusError({StatusCode::kUnavailable, "This executor was created in process " + std::to_string(owner_) +
+                                                       " and its threads do not exist in a forked one; create it "
+                                                       "after the fork, or use the 'spawn' start method."});
+    }
+    return *executor_;
+  }
+
+ private:
+  std::shared_ptr<Executor> executor_;
+  pid_t owner_ = getpid();
+};
+
+using ExecutorHolder = std::unique_ptr<PyExecutor, SameProcessDelete<PyExecutor>>;
+
+ExecutorHolder MakeExecutor(const Model& model, uint64_t kv_memory_bytes, int32_t max_num_tokens,
+                            int32_t max_batch_size, int32_t max_queued_requests) {
+  ExecutorConfig config{.kv_memory_bytes = kv_memory_bytes,
+                        .max_num_tokens = max_num_tokens,
+                        .max_batch_size = max_batch_size,
+                        .max_queued_requests = max_queued_requests};
+  py::gil_scoped_release release;
+  return ExecutorHolder(new PyExecutor(model, config));
+}
+
+RequestId Submit(const PyExecutor& self, const Request& request, std::optional<py::function> callable) {
+  Executor& executor = self.get();
+  ResponseCallback callback;
+  if (callable) callback = MakeCallback(*std::move(callable));
+  callable.reset();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  return Unwrap(executor.Submit(request, std::move(callback)));
+}
+
+Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeout_s) {
+  Executor& executor = self.get();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  const auto start = Clock::now();
+  for (;;) {
+    milliseconds wait = kSignalPeriod;
+    bool last = false;
+    if (timeout_s) {
+      const double left = *timeout_s - std::chrono::duration<double>(Clock::now() - start).count();
+      last = !(left > 0.1);
+      if (last) wait = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
+    }
+    Response response = Unwrap(executor.Next(id, wait));
+    if (last || response.finished() || !response.token_ids.empty() || !response.text.empty()) return response;
+    CheckSignals();
+  }
+}
+
+std::vector<Response> Collect(const PyExecutor& self, const std::vector<RequestId>& ids) {
+  Executor& executor = self.get();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  auto checked = Clock::now();
+  std::vector<Response> responses;
+  responses.reserve(ids.size());
+  for (RequestId id : ids) {
+    Response total;
+    while (!total.finished()) {
+      Append(total, Unwrap(executor.Next(id, kSignalPeriod)));
+      if (Clock::now() - checked >= kSignalPeriod) {
+        CheckSignals();
+        checked = Clock::now();
+      }
+    }
+    responses.push_back(std::move(total));
+  }
+  return responses;
+}
+
+void Cancel(const PyExecutor& self, RequestId id) {
+  Executor& executor = self.get();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  ThrowIfError(executor.Cancel(id));
+}
+
+ExecutorStats Stats(const PyExecutor& self) {
+  Executor& executor = self.get();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  return executor.Stats();
+}
+
+void Shutdown(const PyExecutor& self) {
+  Executor& executor = self.get();
+  CallInFlight call;
+  py::gil_scoped_release release;
+  executor.Shutdown();
+}
+
+/// Registered with atexit, which runs while other threads can still take the GIL.
+void CloseAll() {
+  py::gil_scoped_release release;
+  std::vector<std::shared_ptr<Executor>> live;
+  {
+    std::lock_guard lock(registry_mutex);
+    for (const Registered& entry : registry) {
+      if (entry.owner != getpid()) continue;
+      if (auto executor = entry.executor.lock()) live.push_back(std::move(executor));
+    }
+  }
+  for (const auto& executor : live) executor->Shutdown();
+  live.clear();
+  const auto deadline = Clock::now() + kExitGrace;
+  while (calls_in_flight > 0 && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  interpreter_closing = true;
+}
+
+}  // namespace
+
+void BindExecutor(py::module_& m) {
+  py::module_::import("atexit").attr("register")(py::cpp_function(&CloseAll));
+
+  py::class_<PyExecutor, ExecutorHolder>(
+      m, "Executor",
+      "The in-flight batching loop on one Model. Thread-safe. Ending the interpreter cancels what still runs.")
+      .def(py::init(&MakeExecutor), py::arg("model"), py::kw_only(), py::arg("kv_memory_bytes") = 0,
+           py::arg("max_num_tokens") = 0, py::arg("max_batch_size") = 0, py::arg("max_queued_requests") = 4096,
+           "Zero takes the default: a quarter of free memory for the KV pool, the engine's limits for the others.")
+      .def("submit", &Submit, py::arg("request"), py::arg("callback") = py::none(),
+           "Checks and queues a request; a bad one is refused here. With a callback, it gets every Response on the "
+           "executor's thread; without, use next() or collect().")
+      .def("next", &Next, py::arg("id"), py::arg("timeout") = py::none(),
+           "Waits for news of a request, at most `timeout` seconds (None: until there is some). On timeout the "
+           "Response is empty. Ctrl-C interrupts the wait.")
+      .def("collect", &Collect, py::arg("ids"),
+           "Waits until every request has finished; one whole Response each, in order. Ctrl-C interrupts the wait, "
+           "and the requests then run on until they are cancelled.")
+      .def("cancel", &Cancel, py::arg("id"), "Ends a request at the next step border.")
+      .def("stats", &Stats)
+      .def("shutdown", &Shutdown, "Refuses new requests, cancels the others, waits for the loop. Idempotent.");
+}
+
+}  // namespace slipstream::python

@@ -1,0 +1,63 @@
+"""What a request gives back, in the shapes of vLLM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+__all__ = ["CompletionOutput", "Logprob", "RequestOutput"]
+
+
+@dataclass(slots=True)
+class Logprob:
+    """The log-probability (natural log) of one token.
+
+    `rank` is None: the place of the token among all others is not computed.
+    """
+
+    logprob: float
+    rank: int | None = None
+    decoded_token: str | None = None
+
+
+@dataclass(slots=True)
+class CompletionOutput:
+    """One continuation of a prompt.
+
+    Attributes:
+        index: number of the continuation inside its request.
+        text: the generated text, without the prompt and without the stop string.
+        token_ids: the generated ids, the end id included.
+        cumulative_logprob: sum of the log-probabilities, or None if they were not asked for.
+        logprobs: per token {token id: Logprob}, or None if they were not asked for.
+        finish_reason: "stop", "length", "cancelled", or None while more will come.
+        stop_reason: the stop string or stop token id that ended it; None for the model's own end.
+        seed: the seed in use, given or fresh.
+    """
+
+    index: int
+    text: str
+    token_ids: list[int]
+    cumulative_logprob: float | None = None
+    logprobs: list[dict[int, Logprob]] | None = None
+    finish_reason: str | None = None
+    stop_reason: int | str | None = None
+    seed: int | None = None
+
+    def finished(self) -> bool:
+        return self.finish_reason is not None
+
+
+@dataclass(slots=True)
+class RequestOutput:
+    """The state of a request: its prompt and what was generated so far.
+
+    `prompt` is None for a prompt of token ids. `num_cached_tokens` counts the prompt tokens whose
+    KV was reused instead of computed.
+    """
+
+    request_id: str
+    prompt: str | None
+    prompt_token_ids: list[int]
+    outputs: list[CompletionOutput] = field(default_factory=list)
+    finished: bool = False
+    num_cached_tokens: int = 0

@@ -1,0 +1,93 @@
+"""The forms in which a prompt may be given, brought into one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TypedDict, Union
+
+from slipstream.errors import InvalidArgumentError
+from slipstream.sampling import check_text
+
+__all__ = ["Prompt", "Prompts", "TextPrompt", "TokenPrompt", "TokensPrompt"]
+
+
+class TextPrompt(TypedDict):
+    """A prompt of text."""
+
+    prompt: str
+
+
+class TokensPrompt(TypedDict):
+    """A prompt of ready token ids, used as they are."""
+
+    prompt_token_ids: Sequence[int]
+
+
+Prompt = Union[str, Sequence[int], TextPrompt, TokensPrompt]
+Prompts = Union[Prompt, Sequence[Prompt]]
+
+
+@dataclass(slots=True)
+class TokenPrompt:
+    """A prompt of one request: its text if it had one, or its ids if they were given."""
+
+    text: str | None
+    token_ids: list[int] | None
+
+
+def is_single(prompts: Prompts) -> bool:
+    """Whether this is one prompt rather than a list of prompts."""
+    if isinstance(prompts, (str, bytes, Mapping)):
+        return True
+    if not isinstance(prompts, Iterable):
+        return True
+    return any(hasattr(item, "__index__") for item in list(prompts)[:1])
+
+
+def normalize(prompt: Prompt) -> TokenPrompt:
+    """Checks the form of one prompt. What depends on the engine is checked when it is submitted."""
+    if isinstance(prompt, str):
+        return _text(prompt)
+    if isinstance(prompt, Mapping):
+        keys = set(prompt)
+        if keys == {"prompt"} and isinstance(prompt["prompt"], str):  # type: ignore[typeddict-item]
+            return _text(prompt["prompt"])  # type: ignore[typeddict-item]
+        if keys == {"prompt_token_ids"}:
+            return _ids(prompt["prompt_token_ids"])  # type: ignore[typeddict-item]
+        raise InvalidArgumentError(
+            f"A prompt dict has the keys {sorted(map(str, keys))}; it must be {{'prompt': text}} "
+            "or {'prompt_token_ids': ids}."
+        )
+    if isinstance(prompt, Iterable) and not isinstance(prompt, (bytes, bytearray)):
+        return _ids(prompt)
+    raise InvalidArgumentError(
+        f"A prompt is a {type(prompt).__name__}; give a str, a list of token ids, or a dict with "
+        "'prompt' or 'prompt_token_ids'."
+    )
+
+
+def _text(text: str) -> TokenPrompt:
+    if not text:
+        raise InvalidArgumentError("The prompt is empty; give at least one character.")
+    check_text("The prompt", text)
+    return TokenPrompt(text, None)
+
+
+def _ids(ids: Iterable[int]) -> TokenPrompt:
+    try:
+        numbers = [operator.index(token) for token in ids]
+    except TypeError:
+        raise InvalidArgumentError(
+            "A prompt of token ids holds something that is not an integer; give a list of ints."
+        ) from None
+    if not numbers:
+        raise InvalidArgumentError("The prompt is empty; give at least one token id.")
+    for position, token in enumerate(numbers):
+        if not 0 <= token < 2**31:
+            raise InvalidArgumentError(
+                f"prompt_token_ids[{position}] is {token}; ids start at 0 and must be below the "
+                "size of the vocabulary."
+            )
+    return TokenPrompt(None, numbers)
