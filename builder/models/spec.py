@@ -1,0 +1,51 @@
+"""What a decoder computes, free of any checkpoint's spelling."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class RopeSpec:
+    """Rotary embedding with its frequencies worked out.
+
+    `inv_freq` holds exact f32 values, one per rotated pair; cos and sin are multiplied by
+    `attention_factor`.
+    """
+
+    kind: str
+    theta: float
+    rotary_dim: int
+    inv_freq: tuple[float, ...]
+    attention_factor: float = 1.0
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A pre-norm decoder with RMSNorm, RoPE, grouped-query attention and a gated MLP.
+
+    `windows` holds one entry per layer: 0 attends to all earlier positions, W to the last W
+    (the position itself included). Token ids of `eos_token_ids` end a generation.
+    """
+
+    architecture: str
+    family: str
+    vocab_size: int
+    hidden_size: int
+    intermediate_size: int
+    num_layers: int
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    norm_eps: float
+    activation: str
+    rope: RopeSpec
+    max_position_embeddings: int
+    tied_embeddings: bool
+    qkv_bias: bool
+    o_bias: bool
+    mlp_bias: bool
+    windows: tuple[int, ...]
+    checkpoint_dtype: str | None
+    bos_token_id: int
+    eos_token_ids: tuple[int, ...]

@@ -1,0 +1,1 @@
+"""Targets: each compiles the portable graph for one kind of machine."""

@@ -1,0 +1,270 @@
+"""Tiny random Hugging Face checkpoints without torch: config.json, safetensors and, if wanted, a
+byte-level tokenizer. Everything follows from the seed.
+
+    make_checkpoint(folder, TinyConfig(seed=3, kv_heads=1))
+    make_checkpoint(folder, random_config(7))
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+from safetensors.numpy import save_file
+
+from slipstream.builder.models import expected_tensors, parse_config
+
+LLAMA3_ROPE = {
+    "rope_type": "llama3",
+    "factor": 8.0,
+    "low_freq_factor": 1.0,
+    "high_freq_factor": 4.0,
+    "original_max_position_embeddings": 32,
+}
+_DTYPES: dict[str, Any] = {
+    "float32": np.float32,
+    "float16": np.float16,
+    "bfloat16": ml_dtypes.bfloat16,
+}
+
+
+@dataclass(frozen=True)
+class TinyConfig:
+    """Shape of a tiny model. `spelling` is the major version of transformers whose config.json
+    keys are written."""
+
+    seed: int = 0
+    architecture: str = "LlamaForCausalLM"
+    vocab: int = 131
+    hidden: int = 40
+    intermediate: int = 56
+    layers: int = 2
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int | None = None
+    tied: bool = False
+    attention_bias: bool = False
+    mlp_bias: bool = False
+    llama3_rope: bool = False
+    rope_theta: float = 10000.0
+    window: int | None = None
+    max_window_layers: int = 1
+    max_positions: int = 256
+    eps: float = 1e-5
+    spelling: int = 4
+    dtype: str = "float32"
+    shards: int = 1
+    tokenizer: bool = False
+
+
+def config_json(tiny: TinyConfig) -> dict[str, Any]:
+    """The config.json of a tiny model."""
+    model_type = {
+        "LlamaForCausalLM": "llama",
+        "MistralForCausalLM": "mistral",
+        "Qwen2ForCausalLM": "qwen2",
+    }[tiny.architecture]
+    config: dict[str, Any] = {
+        "architectures": [tiny.architecture],
+        "model_type": model_type,
+        "vocab_size": tiny.vocab,
+        "hidden_size": tiny.hidden,
+        "intermediate_size": tiny.intermediate,
+        "num_hidden_layers": tiny.layers,
+        "num_attention_heads": tiny.heads,
+        "num_key_value_heads": tiny.kv_heads,
+        "hidden_act": "silu",
+        "max_position_embeddings": tiny.max_positions,
+        "rms_norm_eps": tiny.eps,
+        "tie_word_embeddings": tiny.tied,
+        "initializer_range": 0.02,
+        "use_cache": True,
+        "bos_token_id": 1,
+        "eos_token_id": 2,
+    }
+    if tiny.head_dim is not None:
+        config["head_dim"] = tiny.head_dim
+    if model_type == "llama":
+        config["attention_bias"] = tiny.attention_bias
+        config["mlp_bias"] = tiny.mlp_bias
+    if model_type == "mistral":
+        config["sliding_window"] = tiny.window
+    if model_type == "qwen2":
+        config["use_sliding_window"] = tiny.window is not None
+        config["sliding_window"] = tiny.window
+        config["max_window_layers"] = tiny.max_window_layers
+    if tiny.spelling == 4:
+        config["torch_dtype"] = tiny.dtype
+        config["rope_theta"] = tiny.rope_theta
+        config["rope_scaling"] = LLAMA3_ROPE if tiny.llama3_rope else None
+        config["transformers_version"] = "4.57.1"
+    else:
+        rope = LLAMA3_ROPE if tiny.llama3_rope else {"rope_type": "default"}
+        config["dtype"] = tiny.dtype
+        config["rope_parameters"] = {**rope, "rope_theta": tiny.rope_theta}
+        config["transformers_version"] = "5.2.0"
+    return config
+
+
+def make_tensors(tiny: TinyConfig) -> dict[str, NDArray[Any]]:
+    """Random weights, large enough that logits spread over several units."""
+    spec = parse_config(config_json(tiny))
+    rng = np.random.default_rng(tiny.seed)
+    tensors: dict[str, NDArray[Any]] = {}
+    for name, shape in expected_tensors(spec).items():
+        values = rng.standard_normal(shape, np.float32)
+        if name.endswith("norm.weight"):
+            values = 1.0 + 0.2 * values
+        elif name.endswith(".bias"):
+            values = 0.3 * values
+        elif "embed_tokens" not in name:
+            values = values * np.float32(1.5 / np.sqrt(shape[1]))
+        tensors[name] = np.ascontiguousarray(values.astype(_DTYPES[tiny.dtype]))
+    return tensors
+
+
+def make_checkpoint(folder: Path, tiny: TinyConfig) -> Path:
+    """Writes a checkpoint folder and returns it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config_json(tiny), indent=2) + "\n")
+    tensors = make_tensors(tiny)
+    if tiny.shards == 1:
+        save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
+    else:
+        _write_shards(folder, tensors, tiny.shards)
+    if tiny.tokenizer:
+        write_tokenizer(folder, tiny.vocab)
+    return folder
+
+
+def _write_shards(folder: Path, tensors: dict[str, NDArray[Any]], shards: int) -> None:
+    names = list(tensors)
+    weight_map = {}
+    for i in range(shards):
+        part = {name: tensors[name] for name in names[i::shards]}
+        file = f"model-{i + 1:05d}-of-{shards:05d}.safetensors"
+        save_file(part, folder / file, metadata={"format": "pt"})
+        weight_map.update(dict.fromkeys(part, file))
+    total = sum(t.nbytes for t in tensors.values())
+    index = {"metadata": {"total_size": total}, "weight_map": weight_map}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2) + "\n")
+
+
+def byte_alphabet() -> list[str]:
+    """The 256 characters that stand for bytes in byte-level BPE, in byte order."""
+    kept = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    table = {b: chr(b) for b in kept}
+    extra = 256
+    for b in range(256):
+        if b not in table:
+            table[b] = chr(extra)
+            extra += 1
+    return [table[b] for b in range(256)]
+
+
+def write_tokenizer(folder: Path, vocab: int) -> None:
+    """A byte-level BPE of 3 special tokens, 256 bytes and a few merges; needs vocab >= 259."""
+    if vocab < 259:
+        raise ValueError(f"a byte-level vocabulary needs 259 entries, got {vocab}")
+    specials = ["<pad>", "<s>", "</s>"]
+    alphabet = byte_alphabet()
+    entries = [*specials, *alphabet]
+    space = alphabet[32]
+    wanted = [("t", "h"), ("th", "e"), (space, "the"), ("i", "n"), (space, "a"), ("e", "r")]
+    merges = wanted[: vocab - len(entries)]
+    entries += ["".join(m) for m in merges]
+    tokenizer = {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {
+                "id": i,
+                "content": token,
+                "single_word": False,
+                "lstrip": False,
+                "rstrip": False,
+                "normalized": False,
+                "special": True,
+            }
+            for i, token in enumerate(specials)
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {
+            "type": "ByteLevel",
+            "add_prefix_space": False,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "post_processor": None,
+        "decoder": {
+            "type": "ByteLevel",
+            "add_prefix_space": True,
+            "trim_offsets": True,
+            "use_regex": True,
+        },
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {token: i for i, token in enumerate(entries)},
+            "merges": [list(m) for m in merges],
+        },
+    }
+    text = json.dumps(tokenizer, ensure_ascii=False, indent=2)
+    (folder / "tokenizer.json").write_text(text + "\n", encoding="utf-8")
+    settings = {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "bos_token": "<s>",
+        "eos_token": "</s>",
+        "pad_token": "<pad>",
+        "clean_up_tokenization_spaces": False,
+    }
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+
+def random_config(seed: int) -> TinyConfig:
+    """A drawn member of the families: odd sizes, all head groupings, biases, RoPE kinds, windows
+    and both spellings."""
+    rng = np.random.default_rng(1000 + seed)
+
+    def pick(*options: Any) -> Any:
+        return options[int(rng.integers(len(options)))]
+
+    kv_heads = pick(1, 2, 3)
+    heads = kv_heads * pick(1, 2, 4)
+    head_dim = pick(4, 6, 10, 16)
+    explicit = pick(True, False)
+    # Hugging Face wants hidden_size to divide by the heads even where head_dim is given.
+    hidden = heads * pick(3, 5, 7, 12) if explicit else heads * head_dim
+    architecture = pick("LlamaForCausalLM", "LlamaForCausalLM", "MistralForCausalLM",
+                        "Qwen2ForCausalLM")  # fmt: skip
+    tiny = TinyConfig(
+        seed=seed,
+        architecture=architecture,
+        vocab=pick(97, 131, 160, 259),
+        hidden=hidden,
+        intermediate=pick(17, 43, 64, 90),
+        layers=pick(1, 2, 3),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=head_dim if explicit else None,
+        tied=pick(True, False),
+        llama3_rope=pick(True, False),
+        rope_theta=pick(10000.0, 100000.0, 500000.0),
+        eps=pick(1e-5, 1e-6),
+        spelling=pick(4, 5),
+    )
+    if architecture == "LlamaForCausalLM":
+        return replace(tiny, attention_bias=pick(True, False), mlp_bias=pick(True, False))
+    return replace(tiny, window=pick(None, 5, 9), max_window_layers=pick(0, 1, 2))
