@@ -1,4 +1,5 @@
-// What the parts of the extension module share: their entry points, and how a Status becomes a Python exception.
+// What the parts of the extension module share: their entry points, and how a Status becomes a
+// Python exception.
 #pragma once
 
 #include <pybind11/pybind11.h>
@@ -14,7 +15,8 @@ namespace slipstream::python {
 
 namespace py = pybind11;
 
-/// A failed Status on its way to Python, where it becomes the subclass of slipstream.errors.SlipstreamError of its code.
+/// A failed Status on its way to Python, where it becomes the subclass of
+/// slipstream.errors.SlipstreamError of its code.
 class StatusError : public std::exception {
  public:
   explicit StatusError(Status status) : status_(std::move(status)) {}
@@ -35,8 +37,8 @@ T Unwrap(Result<T> result) {
   return *std::move(result);
 }
 
-/// Deleter for objects that own threads. A forked child has none of its parent's threads, so joining them there would
-/// wait forever: the child leaks such an object instead.
+/// Deleter for objects that own threads. A forked child has none of its parent's threads, so
+/// joining them there would wait forever: the child leaks such an object instead.
 template <class T>
 struct SameProcessDelete {
   pid_t owner = getpid();
@@ -52,5 +54,6 @@ void BindText(py::module_& m);
 void BindEngine(py::module_& m);
 void BindRequest(py::module_& m);
 void BindExecutor(py::module_& m);
+void BindPack(py::module_& m);
 
 }  // namespace slipstream::python

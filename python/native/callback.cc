@@ -11,13 +11,14 @@ namespace slipstream::python {
 std::atomic<bool> interpreter_closing{false};
 
 ResponseCallback MakeCallback(py::function callable) {
-  // The executor drops its callback on its own thread, without the GIL. A callable that outlives the interpreter is
-  // leaked: there is nobody left to free it.
-  std::shared_ptr<py::function> shared(new py::function(std::move(callable)), [](py::function* function) {
-    if (interpreter_closing) return;
-    py::gil_scoped_acquire gil;
-    delete function;
-  });
+  // The executor drops its callback on its own thread, without the GIL. A callable that outlives
+  // the interpreter is leaked: there is nobody left to free it.
+  std::shared_ptr<py::function> shared(new py::function(std::move(callable)),
+                                       [](py::function* function) {
+                                         if (interpreter_closing) return;
+                                         py::gil_scoped_acquire gil;
+                                         delete function;
+                                       });
   return [shared](const Response& response) {
     if (interpreter_closing) return;
     py::gil_scoped_acquire gil;

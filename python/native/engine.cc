@@ -25,13 +25,16 @@ CpuPath ParseCpuPath(const std::string& name) {
     if (name == text) return path;
     known += known.empty() ? text : std::string(", ") + text;
   }
-  throw StatusError({StatusCode::kInvalidArgument, "cpu_path is '" + name + "'; use one of " + known + "."});
+  throw StatusError(
+      {StatusCode::kInvalidArgument, "cpu_path is '" + name + "'; use one of " + known + "."});
 }
 
-std::unique_ptr<Runtime, SameProcessDelete<Runtime>> MakeRuntime(int32_t threads, const std::string& cpu_path) {
+std::unique_ptr<Runtime, SameProcessDelete<Runtime>> MakeRuntime(int32_t threads,
+                                                                 const std::string& cpu_path) {
   RuntimeConfig config{.threads = threads, .cpu_path = ParseCpuPath(cpu_path)};
   py::gil_scoped_release release;
-  return std::unique_ptr<Runtime, SameProcessDelete<Runtime>>(new Runtime(Unwrap(Runtime::Create(config))));
+  return std::unique_ptr<Runtime, SameProcessDelete<Runtime>>(
+      new Runtime(Unwrap(Runtime::Create(config))));
 }
 
 Engine LoadEngine(const std::string& path, bool verify_full) {
@@ -43,28 +46,33 @@ Engine LoadEngine(const std::string& path, bool verify_full) {
 
 void BindEngine(py::module_& m) {
   py::class_<Runtime, std::unique_ptr<Runtime, SameProcessDelete<Runtime>>>(
-      m, "Runtime", "Thread pool and CPU dispatch of a process; shared by any number of models. Thread-safe.")
-      .def(py::init(&MakeRuntime), py::kw_only(), py::arg("threads") = 0, py::arg("cpu_path") = "auto",
-           "threads 0: the physical cores of this process.")
+      m, "Runtime",
+      "Thread pool and CPU dispatch of a process; shared by any number of models. Thread-safe.")
+      .def(py::init(&MakeRuntime), py::kw_only(), py::arg("threads") = 0,
+           py::arg("cpu_path") = "auto", "threads 0: the physical cores of this process.")
       .def_property_readonly("threads", &Runtime::threads)
       .def_property_readonly("cpu_path", &Runtime::cpu_path);
 
-  py::class_<EngineLimits>(m, "EngineLimits", "The largest request and step of an engine, in tokens and sequences.")
+  py::class_<EngineLimits>(m, "EngineLimits",
+                           "The largest request and step of an engine, in tokens and sequences.")
       .def_readonly("max_seq_len", &EngineLimits::max_seq_len)
       .def_readonly("max_batch_size", &EngineLimits::max_batch_size)
       .def_readonly("max_num_tokens", &EngineLimits::max_num_tokens)
       .def_readonly("vocab_size", &EngineLimits::vocab_size);
 
   py::class_<Engine>(m, "Engine", "One mapped and checked .engine file. Immutable and thread-safe.")
-      .def_static("load", &LoadEngine, py::arg("path"), py::kw_only(), py::arg("verify_full") = false,
+      .def_static("load", &LoadEngine, py::arg("path"), py::kw_only(),
+                  py::arg("verify_full") = false,
                   "Maps and checks a file; reads every weight byte only with verify_full.")
       .def_property_readonly("path", &Engine::path)
       .def_property_readonly("model_name", &Engine::model_name)
       .def_property_readonly("build_id", &Engine::build_id)
-      .def_property_readonly("manifest_json", &Engine::manifest_json, "The whole manifest as canonical JSON.")
+      .def_property_readonly("manifest_json", &Engine::manifest_json,
+                             "The whole manifest as canonical JSON.")
       .def_property_readonly("limits", [](const Engine& self) { return self.limits(); })
       .def_property_readonly("tokenizer", [](const Engine& self) { return self.tokenizer(); })
-      .def_property_readonly("chat_template", &Engine::chat_template, "The Jinja chat template, or ''.")
+      .def_property_readonly("chat_template", &Engine::chat_template,
+                             "The Jinja chat template, or ''.")
       .def_property_readonly("eos_token_ids", &Engine::eos_token_ids)
       .def_property_readonly(
           "bos_token_id",
@@ -76,7 +84,8 @@ void BindEngine(py::module_& m) {
 
   // A Model keeps the Runtime's threads alive, so it follows the same rule in a forked child.
   py::class_<Model, std::unique_ptr<Model, SameProcessDelete<Model>>>(
-      m, "Model", "An Engine with its plan prepared for a Runtime. Thread-safe; executors may share it.")
+      m, "Model",
+      "An Engine with its plan prepared for a Runtime. Thread-safe; executors may share it.")
       .def(py::init([](const Runtime& runtime, const Engine& engine) {
              py::gil_scoped_release release;
              return std::unique_ptr<Model, SameProcessDelete<Model>>(

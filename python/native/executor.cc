@@ -1,5 +1,5 @@
-// Executor: the GIL is released around every call that works or waits, signals are looked at ten times a second, and
-// every executor is shut down before the interpreter is.
+// Executor: the GIL is released around every call that works or waits, signals are looked at ten
+// times a second, and every executor is shut down before the interpreter is.
 #include "slipstream/executor.h"
 
 #include <pybind11/stl.h>
@@ -22,20 +22,23 @@ using std::chrono::milliseconds;
 
 /// How long a wait may keep Ctrl-C from being seen.
 constexpr milliseconds kSignalPeriod{100};
-/// How long the end of the interpreter waits for threads that are inside a call, after every executor was shut down.
+/// How long the end of the interpreter waits for threads that are inside a call, after every
+/// executor was shut down.
 constexpr std::chrono::seconds kExitGrace{5};
 
 std::atomic<int> calls_in_flight{0};
 
-/// A call that released the GIL. A thread that asks for the GIL after the interpreter has gone is killed inside our
-/// frames, which C++ cannot survive, so the exit handler waits until these calls have returned. Declare it before the
-/// gil_scoped_release: it must end after the GIL was taken again.
+/// A call that released the GIL. A thread that asks for the GIL after the interpreter has gone is
+/// killed inside our frames, which C++ cannot survive, so the exit handler waits until these calls
+/// have returned. Declare it before the gil_scoped_release: it must end after the GIL was taken
+/// again.
 struct CallInFlight {
   CallInFlight() { ++calls_in_flight; }
   ~CallInFlight() { --calls_in_flight; }
 };
 
-/// The executors that the end of the interpreter must shut down. A forked child leaves those of its parent alone.
+/// The executors that the end of the interpreter must shut down. A forked child leaves those of its
+/// parent alone.
 struct Registered {
   pid_t owner;
   std::weak_ptr<Executor> executor;
@@ -68,7 +71,8 @@ class PyExecutor {
  public:
   PyExecutor(const Model& model, const ExecutorConfig& config) {
     if (interpreter_closing) {
-      throw StatusError({StatusCode::kUnavailable, "The interpreter is exiting; no executor can be started."});
+      throw StatusError(
+          {StatusCode::kUnavailable, "The interpreter is exiting; no executor can be started."});
     }
     std::unique_ptr<Executor> executor = Unwrap(Executor::Create(model, config));
     executor_ = std::move(executor);
@@ -79,9 +83,10 @@ class PyExecutor {
 
   Executor& get() const {
     if (getpid() != owner_) {
-      throw StatusError({StatusCode::kUnavailable, "This executor was created in process " + std::to_string(owner_) +
-                                                       " and its threads do not exist in a forked one; create it "
-                                                       "after the fork, or use the 'spawn' start method."});
+      throw StatusError({StatusCode::kUnavailable,
+                         "This executor was created in process " + std::to_string(owner_) +
+                             " and its threads do not exist in a forked one; create it "
+                             "after the fork, or use the 'spawn' start method."});
     }
     return *executor_;
   }
@@ -103,7 +108,8 @@ ExecutorHolder MakeExecutor(const Model& model, uint64_t kv_memory_bytes, int32_
   return ExecutorHolder(new PyExecutor(model, config));
 }
 
-RequestId Submit(const PyExecutor& self, const Request& request, std::optional<py::function> callable) {
+RequestId Submit(const PyExecutor& self, const Request& request,
+                 std::optional<py::function> callable) {
   Executor& executor = self.get();
   ResponseCallback callback;
   if (callable) callback = MakeCallback(*std::move(callable));
@@ -127,7 +133,8 @@ Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeou
       if (last) wait = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
     }
     Response response = Unwrap(executor.Next(id, wait));
-    if (last || response.finished() || !response.token_ids.empty() || !response.text.empty()) return response;
+    if (last || response.finished() || !response.token_ids.empty() || !response.text.empty())
+      return response;
     CheckSignals();
   }
 }
@@ -188,7 +195,8 @@ void CloseAll() {
   for (const auto& executor : live) executor->Shutdown();
   live.clear();
   const auto deadline = Clock::now() + kExitGrace;
-  while (calls_in_flight > 0 && Clock::now() < deadline) std::this_thread::sleep_for(milliseconds(1));
+  while (calls_in_flight > 0 && Clock::now() < deadline)
+    std::this_thread::sleep_for(milliseconds(1));
   interpreter_closing = true;
 }
 
@@ -197,24 +205,30 @@ void CloseAll() {
 void BindExecutor(py::module_& m) {
   py::module_::import("atexit").attr("register")(py::cpp_function(&CloseAll));
 
-  py::class_<PyExecutor, ExecutorHolder>(
-      m, "Executor",
-      "The in-flight batching loop on one Model. Thread-safe. Ending the interpreter cancels what still runs.")
+  py::class_<PyExecutor, ExecutorHolder>(m, "Executor",
+                                         "The in-flight batching loop on one Model. Thread-safe. "
+                                         "Ending the interpreter cancels what still runs.")
       .def(py::init(&MakeExecutor), py::arg("model"), py::kw_only(), py::arg("kv_memory_bytes") = 0,
-           py::arg("max_num_tokens") = 0, py::arg("max_batch_size") = 0, py::arg("max_queued_requests") = 4096,
-           "Zero takes the default: a quarter of free memory for the KV pool, the engine's limits for the others.")
+           py::arg("max_num_tokens") = 0, py::arg("max_batch_size") = 0,
+           py::arg("max_queued_requests") = 4096,
+           "Zero takes the default: a quarter of free memory for the KV pool, the engine's limits "
+           "for the others.")
       .def("submit", &Submit, py::arg("request"), py::arg("callback") = py::none(),
-           "Checks and queues a request; a bad one is refused here. With a callback, it gets every Response on the "
+           "Checks and queues a request; a bad one is refused here. With a callback, it gets every "
+           "Response on the "
            "executor's thread; without, use next() or collect().")
       .def("next", &Next, py::arg("id"), py::arg("timeout") = py::none(),
-           "Waits for news of a request, at most `timeout` seconds (None: until there is some). On timeout the "
+           "Waits for news of a request, at most `timeout` seconds (None: until there is some). On "
+           "timeout the "
            "Response is empty. Ctrl-C interrupts the wait.")
       .def("collect", &Collect, py::arg("ids"),
-           "Waits until every request has finished; one whole Response each, in order. Ctrl-C interrupts the wait, "
+           "Waits until every request has finished; one whole Response each, in order. Ctrl-C "
+           "interrupts the wait, "
            "and the requests then run on until they are cancelled.")
       .def("cancel", &Cancel, py::arg("id"), "Ends a request at the next step border.")
       .def("stats", &Stats)
-      .def("shutdown", &Shutdown, "Refuses new requests, cancels the others, waits for the loop. Idempotent.");
+      .def("shutdown", &Shutdown,
+           "Refuses new requests, cancels the others, waits for the loop. Idempotent.");
 }
 
 }  // namespace slipstream::python

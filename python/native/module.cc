@@ -11,6 +11,7 @@ PYBIND11_MODULE(_native, m) {
   BindEngine(m);
   BindRequest(m);
   BindExecutor(m);
+  BindPack(m);
 }
 
 }  // namespace slipstream::python

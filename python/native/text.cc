@@ -8,8 +8,9 @@
 namespace slipstream::python {
 
 void BindText(py::module_& m) {
-  py::class_<Tokenizer>(m, "Tokenizer",
-                        "Text to token ids and back, as Hugging Face `tokenizers` does. Immutable and thread-safe.")
+  py::class_<Tokenizer>(
+      m, "Tokenizer",
+      "Text to token ids and back, as Hugging Face `tokenizers` does. Immutable and thread-safe.")
       .def_static(
           "from_json",
           [](const std::string& json) {
@@ -19,13 +20,15 @@ void BindText(py::module_& m) {
           py::arg("json"), "Parses the text of a tokenizer.json.")
       .def(
           "encode",
-          [](const Tokenizer& self, const std::string& text, bool add_special_tokens, bool parse_special_tokens) {
+          [](const Tokenizer& self, const std::string& text, bool add_special_tokens,
+             bool parse_special_tokens) {
             py::gil_scoped_release release;
             return Unwrap(self.Encode(text, {.add_special_tokens = add_special_tokens,
                                              .parse_special_tokens = parse_special_tokens}));
           },
           py::arg("text"), py::kw_only(), py::arg("add_special_tokens") = true,
-          py::arg("parse_special_tokens") = true, "Token ids of `text` (str, or bytes that hold UTF-8).")
+          py::arg("parse_special_tokens") = true,
+          "Token ids of `text` (str, or bytes that hold UTF-8).")
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<TokenId>& ids, bool skip_special_tokens) {
@@ -34,7 +37,8 @@ void BindText(py::module_& m) {
           },
           py::arg("ids"), py::kw_only(), py::arg("skip_special_tokens") = true,
           "Text of `ids`. Unknown ids give nothing; invalid bytes become U+FFFD.")
-      .def_property_readonly("vocab_size", &Tokenizer::vocab_size, "Highest id + 1, added tokens included.")
+      .def_property_readonly("vocab_size", &Tokenizer::vocab_size,
+                             "Highest id + 1, added tokens included.")
       .def(
           "id_to_token",
           [](const Tokenizer& self, TokenId id) -> std::optional<std::string> {
@@ -53,11 +57,13 @@ void BindText(py::module_& m) {
           py::arg("token"), "The id of a token of the vocabulary, or None.")
       .def("is_special", &Tokenizer::IsSpecial, py::arg("id"));
 
-  py::class_<StreamDecoder>(m, "StreamDecoder",
-                            "Turns a growing list of ids into pieces of valid text. One per sequence; not thread-safe.")
+  py::class_<StreamDecoder>(
+      m, "StreamDecoder",
+      "Turns a growing list of ids into pieces of valid text. One per sequence; not thread-safe.")
       .def(py::init<const Tokenizer&, bool>(), py::arg("tokenizer"), py::kw_only(),
            py::arg("skip_special_tokens") = true)
-      .def("push", &StreamDecoder::Push, py::arg("id"), "The text that became certain with `id`; may be empty.")
+      .def("push", &StreamDecoder::Push, py::arg("id"),
+           "The text that became certain with `id`; may be empty.")
       .def("flush", &StreamDecoder::Flush, "What is still held, at the end of the sequence.");
 }
 
