@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "slipstream/config.h"
+#include "slipstream/export.h"
 #include "slipstream/status.h"
 #include "slipstream/text.h"
 #include "slipstream/types.h"
@@ -15,7 +16,7 @@ namespace slipstream {
 
 /// Thread pool and CPU dispatch of a process. Shared by any number of models; two models take turns step by step.
 /// Thread-safe. Cheap to copy; the last copy joins the threads.
-class Runtime {
+class SLIPSTREAM_API Runtime {
  public:
   /// Errors: kInvalidArgument (threads out of 1..1024), kIncompatible (the CPU lacks the path), kResourceExhausted (a thread cannot start).
   static Result<Runtime> Create(const RuntimeConfig& config = {});
@@ -46,7 +47,7 @@ struct EngineLimits {
 ///
 ///     auto engine = Engine::Load("smollm2.engine");
 ///     if (!engine.ok()) { std::cerr << engine.status().message() << '\n'; return 2; }
-class Engine {
+class SLIPSTREAM_API Engine {
  public:
   /// Maps and checks the file; reads no weight byte unless `verify` is kFull.
   /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its fix).
@@ -75,7 +76,7 @@ class Engine {
 
 /// An Engine with its plan prepared for a Runtime: the weights of one version, the arena of a step.
 /// Several executors may share a Model; their steps then take turns. Thread-safe, cheap to copy.
-class Model {
+class SLIPSTREAM_API Model {
  public:
   /// Errors: kIncompatible (no plan of the file fits this machine), kResourceExhausted (arena).
   static Result<Model> Create(const Runtime& runtime, const Engine& engine);

@@ -7,6 +7,7 @@
 
 #include "slipstream/config.h"
 #include "slipstream/engine.h"
+#include "slipstream/export.h"
 #include "slipstream/request.h"
 #include "slipstream/response.h"
 #include "slipstream/stats.h"
@@ -30,7 +31,7 @@ using ResponseCallback = std::function<void(const Response&)>;
 ///       std::cout << response->text << std::flush;
 ///       if (response->finished()) break;
 ///     }
-class Executor {
+class SLIPSTREAM_API Executor {
  public:
   /// Errors: kLimitExceeded (a config value above the engine's limit), kResourceExhausted (the KV pool cannot hold one sequence of one block, or cannot be allocated).
   static Result<std::unique_ptr<Executor>> Create(const Model& model, const ExecutorConfig& config = {});

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "slipstream/export.h"
 #include "slipstream/status.h"
 #include "slipstream/types.h"
 
@@ -19,7 +20,7 @@ enum class FinishReason : uint8_t {
 };
 
 /// "stop", "length", "cancelled", "error" or "" (for kNone).
-const char* FinishReasonName(FinishReason reason);
+SLIPSTREAM_API const char* FinishReasonName(FinishReason reason);
 
 /// News of one request since its previous Response. Concatenating `text`, `token_ids` and `logprobs` over all responses of
 /// a request gives exactly what one non-streamed response would hold. Each `text` is valid UTF-8 by itself.

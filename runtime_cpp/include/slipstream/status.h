@@ -7,6 +7,8 @@
 #include <utility>
 #include <variant>
 
+#include "slipstream/export.h"
+
 namespace slipstream {
 
 /// Why a call failed. Stable values: they cross the Python and C borders.
@@ -25,7 +27,7 @@ enum class StatusCode : uint8_t {
 };
 
 /// Short stable name of a code, e.g. "INVALID_ARGUMENT".
-const char* StatusCodeName(StatusCode code);
+SLIPSTREAM_API const char* StatusCodeName(StatusCode code);
 
 /// A code and a message that says what is wrong, where, the limit, the value and the fix.
 class [[nodiscard]] Status {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "slipstream/export.h"
 #include "slipstream/status.h"
 #include "slipstream/types.h"
 
@@ -28,7 +29,7 @@ struct EncodeOptions {
 ///     auto tokenizer = Tokenizer::FromJson(bytes_of_tokenizer_json);
 ///     auto ids = tokenizer->Encode("Hello");        // Result<std::vector<TokenId>>
 ///     std::string text = tokenizer->Decode(*ids);
-class Tokenizer {
+class SLIPSTREAM_API Tokenizer {
  public:
   /// Parses a tokenizer.json. Errors: kInvalidArgument naming the JSON field that is wrong or not supported.
   static Result<Tokenizer> FromJson(std::string_view json);
@@ -55,7 +56,7 @@ class Tokenizer {
 
 /// Turns a growing list of ids into text pieces. Each piece is valid UTF-8: a character split over tokens is held back
 /// until it is whole. The pieces joined equal Tokenizer::Decode of all ids. Not thread-safe; one per sequence.
-class StreamDecoder {
+class SLIPSTREAM_API StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true);
   ~StreamDecoder();
