@@ -1,0 +1,1 @@
+slipstream_test(exec_numerics_test exec_numerics_test.cc ROOMS core)
