@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
-"""Slipstream beside llama.cpp on one machine, in one run: prefill and decode, ratios with their spread.
+"""Slipstream beside llama.cpp on one machine, in one run: prefill and decode, ratios with their
+spread.
 
     python benchmarks/cpu/run.py --engine bf16=m-bf16.engine --engine f32=m-f32.engine \
-        --llamacpp BIN_DIR --gguf f16=m-F16.gguf --gguf f32=m-F32.gguf [--rounds 5] [--threads 2] [-o result.json]
+        --llamacpp BIN_DIR --gguf f16=m-F16.gguf --gguf f32=m-F32.gguf [--rounds 5] [--threads 2]
+        [-o result.json]
 
-The engines and the peer take turns, round by round, so that a busy moment of a shared machine hits both. Every figure is
-tokens per second: the median of the rounds, with minimum and maximum. The peer is llama-bench and llama-batched-bench
-(`-t THREADS`, otherwise its defaults); the machine's bandwidth and FMA peak are measured in the same run.
+The engines and the peer take turns, round by round, so that a busy moment of a shared machine hits
+both. Every figure is tokens per second: the median of the rounds, with minimum and maximum. The
+peer is llama-bench and llama-batched-bench (`-t THREADS`, otherwise its defaults); the machine's
+bandwidth and FMA peak are measured in the same run.
 """
 
 from __future__ import annotations
@@ -47,8 +50,8 @@ class Slipstream:
         self._random = random.Random(0)
 
     def measure(self, row: str) -> float:
-        """Tokens per second of one row: all prompt tokens over the time to the first token, or the tokens after the
-        first over the time after every sequence has its first."""
+        """Tokens per second of one row: all prompt tokens over the time to the first token, or the
+        tokens after the first over the time after every sequence has its first."""
         from slipstream import SamplingParams
 
         prompt, generate, batch = ROWS[row]
@@ -60,7 +63,8 @@ class Slipstream:
             start = time.perf_counter()
             self._llm.generate(prompts, params)
             return prompt * batch / (time.perf_counter() - start)
-        # Two runs of equal prompts, one stopping at the first token: the difference is decode alone.
+        # Two runs of equal prompts, one stopping at the first token: the difference is decode
+        # alone.
         first = SamplingParams(max_tokens=1, temperature=0.0, ignore_eos=True)
         start = time.perf_counter()
         self._llm.generate(prompts, first)
@@ -134,6 +138,11 @@ def summary(values: list[float]) -> dict[str, float]:
     return {"median": statistics.median(values), "min": min(values), "max": max(values)}
 
 
+def spread(values: list[float], digits: int) -> str:
+    s = summary(values)
+    return f"{s['median']:.{digits}f} ({s['min']:.{digits}f} to {s['max']:.{digits}f})"
+
+
 def pair(text: str) -> tuple[str, str]:
     name, separator, path = text.partition("=")
     if not separator or not Path(path).exists():
@@ -180,20 +189,16 @@ def main() -> int:
     }
     if args.output:
         args.output.write_text(json.dumps(result, indent=2) + "\n")
-    print(
-        f"{result['cpu']}, {args.threads} threads, {limits['read_gb_s']} GB/s read, {limits['fma_gflop_s']} GFLOP/s f32"
-    )
+    bandwidth, peak = limits["read_gb_s"], limits["fma_gflop_s"]
+    print(f"{cpu_name()}, {args.threads} threads, {bandwidth} GB/s read, {peak} GFLOP/s f32")
     peer = next((r.name for r in runners if isinstance(r, LlamaCpp)), None)
     for row, by_name in samples.items():
         for name, values in by_name.items():
-            s = summary(values)
-            ratio = ""
+            line = f"{row:16} {name:18} {spread(values, 1)} tok/s"
             if peer and name != peer:
-                ratios = summary([a / b for a, b in zip(values, by_name[peer], strict=True)])
-                ratio = f"   {ratios['median']:.2f}x {peer} ({ratios['min']:.2f} to {ratios['max']:.2f})"
-            print(
-                f"{row:16} {name:18} {s['median']:8.1f} tok/s ({s['min']:.1f} to {s['max']:.1f}){ratio}"
-            )
+                ratios = [a / b for a, b in zip(values, by_name[peer], strict=True)]
+                line += f"   {spread(ratios, 2)} x {peer}"
+            print(line)
     return 0
 
 

@@ -1,4 +1,5 @@
 """GPU kernels in the Triton language, compiled ahead of time to cubins.
 
-Importing this package imports neither `triton` nor torch. `compile` is the door: it alone imports the kernel modules.
+Importing this package imports neither `triton` nor torch. `compile` is the door: it alone imports
+the kernel modules.
 """

@@ -1,9 +1,11 @@
-"""Ahead-of-time compilation of the GPU kernels to cubins: needs `triton`, neither a GPU nor a driver.
+"""Ahead-of-time compilation of the GPU kernels to cubins: needs `triton`, neither a GPU nor a
+driver.
 
     python -m slipstream.kernels.compile --sm 89,90 --head-dim 64 --heads 9 --kv-heads 3 -o cubins/
 
-writes one `.cubin` and one `.json` (entry name, shared memory, warps, argument order) per compute capability.
-What this proves without a GPU is that ptxas accepts the kernel for that capability; it never ran there.
+writes one `.cubin` and one `.json` (entry name, shared memory, warps, argument order) per compute
+capability. What this proves without a GPU is that ptxas accepts the kernel for that capability; it
+never ran there.
 """
 
 from __future__ import annotations
@@ -24,7 +26,8 @@ DTYPES = ("fp16", "bf16")
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """What a paged-attention kernel is specialised for. dtype is that of q, the KV pool and the output."""
+    """What a paged-attention kernel is specialised for. dtype is that of q, the KV pool and the
+    output."""
 
     heads: int
     kv_heads: int
@@ -60,9 +63,11 @@ class AttentionShape:
 
 @dataclass(frozen=True)
 class Cubin:
-    """A compiled kernel and what a launcher needs: grid is (sequences, kv_heads), block is 32 * num_warps threads.
+    """A compiled kernel and what a launcher needs: grid is (sequences, kv_heads), block is 32 *
+    num_warps threads.
 
-    `arguments` lists the kernel parameters in order, without Triton's two trailing scratch pointers.
+    `arguments` lists the kernel parameters in order, without Triton's two trailing scratch
+    pointers.
     """
 
     entry: str
@@ -123,7 +128,8 @@ def compile_paged_decode_attention(
         "window": "i32",
     }
     constexprs = shape.constexprs()
-    # Device allocations are 256-byte aligned: 16-byte vector loads may be assumed for the big arrays.
+    # Device allocations are 256-byte aligned: 16-byte vector loads may be assumed for the big
+    # arrays.
     aligned = [["tt.divisibility", 16]]
     attrs: dict[tuple[int, ...], list[list[Any]]] = {(i,): aligned for i in range(4)}
     source = ASTSource(
@@ -150,7 +156,8 @@ def compile_paged_decode_attention(
 
 
 def resource_usage(cubin: Cubin, folder: Path) -> Resources:
-    """Registers and spills of a cubin, by the `cuobjdump` of the triton wheel; writes a temporary file into `folder`."""
+    """Registers and spills of a cubin, by the `cuobjdump` of the triton wheel; writes a temporary
+    file into `folder`."""
     import triton
 
     tool = Path(triton.__file__).parent / "backends" / "nvidia" / "bin" / "cuobjdump"

@@ -27,13 +27,16 @@ def paged_decode_attention(
     HEAD_DIM_PAD: tl.constexpr,
     BLOCK_TOKENS: tl.constexpr,
 ):
-    """Grid (sequences, KV_HEADS); one program serves the GROUP query heads of one KV head, so a KV block is read once.
+    """Grid (sequences, KV_HEADS); one program serves the GROUP query heads of one KV head, so a KV
+    block is read once.
 
     q, out: [sequences, KV_HEADS * GROUP, HEAD_DIM], rows `*_stride_seq` elements apart.
     k_pool, v_pool: [blocks, KV_HEADS, BLOCK_TOKENS, HEAD_DIM], contiguous, same dtype as q.
-    block_table: i32 [sequences, table_stride]; context_len: i32 [sequences], the new token included, >= 1.
-    scale_log2: softmax scale times log2(e). window: attend to the last `window` positions; 0 attends to all.
-    Scores, softmax and accumulation are f32 (online softmax: Milakov and Gimelshein, 2018).
+    block_table: i32 [sequences, table_stride]. context_len: i32 [sequences], >= 1, the new token
+    included.
+    scale_log2: softmax scale times log2(e). window: attend to the last `window` positions; 0
+    attends to all. Scores, softmax and accumulation are f32 (online softmax: Milakov and
+    Gimelshein, 2018).
     """
     sequence = tl.program_id(0)
     kv_head = tl.program_id(1)

@@ -1,5 +1,6 @@
-"""Runs the paged-attention kernel on Triton's CPU interpreter against numpy; a process of its own because
-TRITON_INTERPRET must be set before `triton` is imported. Prints one JSON line per case: its largest relative error."""
+"""Runs the paged-attention kernel on Triton's CPU interpreter against numpy; a process of its own
+because TRITON_INTERPRET must be set before `triton` is imported. Prints one JSON line per case: its
+largest relative error."""
 
 from __future__ import annotations
 
@@ -26,9 +27,7 @@ CASES = [
 ]
 
 
-def attend(
-    q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int
-) -> np.ndarray:
+def attend(q: np.ndarray, k: np.ndarray, v: np.ndarray, scale: float, window: int) -> np.ndarray:
     """q [heads, dim], k and v [kv_heads, positions, dim] -> [heads, dim], in f64."""
     group = q.shape[0] // k.shape[0]
     first = max(k.shape[1] - window, 0) if window else 0
@@ -54,7 +53,8 @@ def run_case(
     blocks_of = [-(-c // block_tokens) for c in contexts]
     stride = max(blocks_of) + 2
     pool_blocks = sum(blocks_of) + 3
-    # NaN everywhere that must not be read: foreign blocks, the tail of the last block, what left the window.
+    # NaN everywhere that must not be read: foreign blocks, the tail of the last block, what left
+    # the window.
     pool = np.full((2, pool_blocks, kv_heads, block_tokens, head_dim), np.nan, np.float16)
     table = np.full((len(contexts), stride), pool_blocks - 1, np.int32)
     free = rng.permutation(pool_blocks - 1).tolist()
@@ -71,7 +71,9 @@ def run_case(
                 rows = slice(lo - index * block_tokens, hi - index * block_tokens)
                 pool[0, block, :, rows] = k[:, lo:hi]
                 pool[1, block, :, rows] = v[:, lo:hi]
-        want[s] = attend(q[s].astype(np.float64), k.astype(np.float64), v.astype(np.float64), scale, window)
+        want[s] = attend(
+            q[s].astype(np.float64), k.astype(np.float64), v.astype(np.float64), scale, window
+        )
     out = torch.zeros(q.shape, dtype=torch.float16)
     paged_decode_attention[(len(contexts), kv_heads)](
         out,

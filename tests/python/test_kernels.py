@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from slipstream.kernels import compile as aot
 
 HERE = Path(__file__).parent
@@ -35,7 +36,8 @@ def test_paged_decode_attention_on_the_interpreter() -> None:
     results = [json.loads(line) for line in run.stdout.splitlines()]
     assert len(results) == 6
     for result in results:
-        # fp16 inputs and fp16 probabilities: 2^-10 relative, with room for the sum. NaN would fail too.
+        # fp16 inputs and fp16 probabilities: 2^-10 relative, with room for the sum. NaN would fail
+        # too.
         assert result["error"] < 2e-3, result
 
 
@@ -67,7 +69,7 @@ def test_bad_shapes_and_targets_are_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for shape in [(9, 2, 64), (0, 1, 64), (8, 8, 0), (8, 8, 512), (8, 8, 64, "fp64")]:
-        with pytest.raises(ValueError, match="supports|multiple"):
+        with pytest.raises(ValueError, match=r"supports|multiple"):
             aot.AttentionShape(*shape)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="power of two"):
         aot.AttentionShape(8, 8, 64, block_tokens=24)

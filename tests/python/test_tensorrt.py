@@ -1,4 +1,5 @@
-"""The TensorRT target without a GPU: the cut is checked by the interpreter's own rules, the plans by TensorRT's builder."""
+"""The TensorRT target without a GPU: the cut is checked by the interpreter's own rules, the plans
+by TensorRT's builder."""
 
 from __future__ import annotations
 
@@ -8,13 +9,14 @@ import sys
 import numpy as np
 import pytest
 from numpy.typing import NDArray
+from tiny_models import TinyConfig, config_json
+
 from slipstream.builder.ir.graph import Graph
 from slipstream.builder.models import build_graph, parse_config
 from slipstream.builder.targets.tensorrt import provider
 from slipstream.builder.targets.tensorrt.compile import bf16_bits, compile_segments
 from slipstream.builder.targets.tensorrt.segments import cut
 from slipstream.errors import IncompatibleError, InvalidArgumentError
-from tiny_models import TinyConfig, config_json
 
 needs_rtx = pytest.mark.skipif(
     importlib.util.find_spec("tensorrt_rtx_bindings") is None,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from slipstream.builder.errors import BuildError
 from slipstream.builder.ir.graph import Graph, Node
 from slipstream.builder.ir.types import DType, Rows
 from slipstream.builder.targets.tensorrt.network import Network, Tensor
 from slipstream.builder.targets.tensorrt.provider import Provider, check_sms
 from slipstream.builder.targets.tensorrt.segments import Segment, cut
-from slipstream.builder.errors import BuildError
 
 # Gives the f32 values of a constant of the graph by its name.
 Weights = Callable[[str], NDArray[np.float32]]
@@ -149,7 +149,9 @@ class _Lowering:
         return self._network.linear(x, self._matrix(segment.weight), bias)
 
     def _rms_norm(self, node: Node, x: Tensor) -> Tensor:
-        return self._network.rms_norm(x, self._weights(node.weights["gain"]), node.float_attr("eps"))
+        return self._network.rms_norm(
+            x, self._weights(node.weights["gain"]), node.float_attr("eps")
+        )
 
     def _rope(self, node: Node, x: Tensor, positions: Tensor) -> Tensor:
         inv_freq, factor = node.weights["inv_freq"], node.float_attr("attention_factor")

@@ -1,4 +1,5 @@
-"""Portable ops as layers of one strongly typed TensorRT network. Values are BF16; reductions and RoPE angles are f32."""
+"""Portable ops as layers of one strongly typed TensorRT network. Values are BF16; reductions and
+RoPE angles are f32."""
 
 from __future__ import annotations
 
@@ -7,14 +8,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.builder.targets.tensorrt.provider import Provider
 from slipstream.builder.errors import BuildError
+from slipstream.builder.targets.tensorrt.provider import Provider
 
 Tensor = Any
 
 
 class BuildLog:
-    """Collects TensorRT's own messages: errors to explain a failure, facts to prove what was built."""
+    """Collects TensorRT's own messages: errors to explain a failure, facts to prove what was
+    built."""
 
     def __init__(self, trt: Any) -> None:
         rows: list[tuple[int, str]] = []
@@ -34,7 +36,8 @@ class BuildLog:
         return "; ".join(m for level, m in self.rows if level <= self._error_level)
 
     def number(self, label: str) -> int:
-        """The bytes of a line such as "Total Weights Memory: 5974528 bytes"; 0 if it was not said."""
+        """The bytes of a line such as "Total Weights Memory: 5974528 bytes"; 0 if it was not
+        said."""
         for _, message in reversed(self.rows):
             if message.startswith(label + ": "):
                 return int(message.split(": ", 1)[1].split()[0])
@@ -165,8 +168,8 @@ class Network:
     def build(self, sm: int, max_rows: dict[str, int], cols: dict[str, int]) -> bytes:
         """Compile for one compute capability.
 
-        `max_rows` and `cols` give, per input, the largest number of rows and the columns (0 for an index input).
-        Raises BuildError with TensorRT's own text underneath.
+        `max_rows` and `cols` give, per input, the largest number of rows and the columns (0 for an
+        index input). Raises BuildError with TensorRT's own text underneath.
         """
         trt = self._trt
         config = self._builder.create_builder_config()
@@ -206,7 +209,8 @@ class Network:
         return self._out(layer)
 
     def _slice_last(self, x: Tensor, start: int, size: int) -> Tensor:
-        """x [rows, heads, dim] -> [rows, heads, size]; rows is dynamic, so the size is computed in the network."""
+        """x [rows, heads, dim] -> [rows, heads, size]; rows is dynamic, so the size is computed in
+        the network."""
         trt = self._trt
         rows_heads = self._network.add_slice(
             self._out(self._network.add_shape(x)), (0,), (2,), (1,)

@@ -8,7 +8,8 @@ from typing import Any
 
 from slipstream.errors import IncompatibleError, InvalidArgumentError
 
-# What TensorRT for RTX 1.7 builds for without a GPU; SM90 and the other datacentre parts need classic TensorRT.
+# What TensorRT for RTX 1.7 builds for without a GPU; SM90 and the other datacentre parts need
+# classic TensorRT.
 RTX_SMS = (75, 80, 86, 89, 120, 121)
 # BF16 needs compute capability 8.0.
 BF16_SMS = tuple(sm for sm in RTX_SMS if sm >= 80)

@@ -1,4 +1,5 @@
-"""Cut a portable graph at its attention nodes: the parts between are TensorRT networks, attention runs on the paged pool."""
+"""Cut a portable graph at its attention nodes: the parts between are TensorRT networks, attention
+runs on the paged pool."""
 
 from __future__ import annotations
 
@@ -11,8 +12,8 @@ from slipstream.builder.ir.graph import Graph, Node
 class Segment:
     """Nodes that run between two attention calls (or before the first, after the last).
 
-    `inputs` and `outputs` are value names of the graph, in a stable order. `attention` is the node that follows, which reads
-    some of `outputs`; None for the last segment.
+    `inputs` and `outputs` are value names of the graph, in a stable order. `attention` is the node
+    that follows, which reads some of `outputs`; None for the last segment.
     """
 
     index: int
