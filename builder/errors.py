@@ -2,22 +2,28 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
 
-class BuildError(Exception):
+from slipstream import errors
+
+
+class BuildError(errors.SlipstreamError):
     """A build cannot go on. `exit_code` is what `build-engine` returns for it."""
 
-    exit_code = 1
+    code: ClassVar[str] = "INTERNAL"
+    exit_code: ClassVar[int] = 1
 
 
-class InputError(BuildError):
-    """The checkpoint, the configuration or the arguments are wrong: exit code 2."""
+class InputError(BuildError, errors.InvalidArgumentError):
+    """The checkpoint, the configuration or the arguments are wrong."""
 
-    exit_code = 2
+    code: ClassVar[str] = "INVALID_ARGUMENT"
+    exit_code: ClassVar[int] = 2
 
 
 class UnsupportedError(InputError):
     """The input is well formed but asks for something that this version does not compute."""
 
 
-class InternalError(BuildError):
-    """A rule of the compiler itself is broken: a bug here, never the user's fault."""
+class InternalError(BuildError, errors.InternalError):
+    """A rule of the compiler itself is broken: a defect here, never the user's fault."""

@@ -154,13 +154,15 @@ class Interpreter:
 
     def _op_linear_glu(self, node: Node, args: list[Array], step: _Step) -> Array:
         gate, up = np.split(self._op_linear(node, args, step), 2, axis=1)
-        return self._silu(gate) * up
+        out: Array = self._silu(gate) * up
+        return out
 
     def _op_rms_norm(self, node: Node, args: list[Array], step: _Step) -> Array:
         x = args[0]
         eps = self._dtype(node.float_attr("eps"))
         variance = np.mean(x * x, axis=1, keepdims=True, dtype=self._dtype)
-        return self._constant(node.weights["gain"]) * (x / np.sqrt(variance + eps))
+        out: Array = self._constant(node.weights["gain"]) * (x / np.sqrt(variance + eps))
+        return out
 
     def _op_add_rms_norm(self, node: Node, args: list[Array], step: _Step) -> tuple[Array, Array]:
         total = args[0] + args[1]
@@ -168,19 +170,23 @@ class Interpreter:
 
     def _silu(self, x: Array) -> Array:
         with np.errstate(over="ignore"):
-            return x / (1 + np.exp(-x))
+            out: Array = x / (1 + np.exp(-x))
+            return out
 
     def _op_silu(self, node: Node, args: list[Array], step: _Step) -> Array:
         return self._silu(args[0])
 
     def _op_scale(self, node: Node, args: list[Array], step: _Step) -> Array:
-        return args[0] * self._dtype(node.float_attr("factor"))
+        out: Array = args[0] * self._dtype(node.float_attr("factor"))
+        return out
 
     def _op_mul(self, node: Node, args: list[Array], step: _Step) -> Array:
-        return args[0] * args[1]
+        out: Array = args[0] * args[1]
+        return out
 
     def _op_add(self, node: Node, args: list[Array], step: _Step) -> Array:
-        return args[0] + args[1]
+        out: Array = args[0] + args[1]
+        return out
 
     def _op_slice(self, node: Node, args: list[Array], step: _Step) -> Array:
         start = node.int_attr("start")

@@ -9,8 +9,7 @@ from typing import Any
 from slipstream.builder.errors import InputError, UnsupportedError
 
 # Keys that never change the logits of inference with this program.
-IRRELEVANT: frozenset[str] = frozenset(
-    """
+_IRRELEVANT = """
     architectures model_type transformers_version torch_dtype dtype use_cache initializer_range
     attention_dropout hidden_dropout resid_pdrop embd_pdrop dropout pretraining_tp
     bos_token_id eos_token_id pad_token_id sep_token_id unk_token_id decoder_start_token_id
@@ -28,8 +27,8 @@ IRRELEVANT: frozenset[str] = frozenset(
     bad_words_ids num_return_sequences remove_invalid_values exponential_decay_length_penalty
     suppress_tokens begin_suppress_tokens forced_bos_token_id forced_eos_token_id
     unsloth_version unsloth_fixed
-    """.split()
-)
+"""
+IRRELEVANT: frozenset[str] = frozenset(_IRRELEVANT.split())
 
 # Keys that change the computation unless they hold one of these values (None always passes).
 NEUTRAL: Mapping[str, tuple[Any, ...]] = {

@@ -1,1 +1,1 @@
-"""Lowering of a target graph to an executable plan: capability, weight layout, KV groups, memory."""
+"""Lowering of a target graph to a plan: capability, weight layout, KV groups, memory."""
