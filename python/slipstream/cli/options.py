@@ -1,0 +1,83 @@
+"""Options that `run` and `chat` share: how to load a model, and how to sample."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from slipstream.llm import LLM
+    from slipstream.sampling import SamplingParams
+
+_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+
+
+def add_model_options(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "path", metavar="PATH", help="an .engine file, or a checkpoint folder (built once)"
+    )
+    group = parser.add_argument_group("loading")
+    group.add_argument("--threads", type=int, metavar="N", help="default: the physical cores")
+    group.add_argument(
+        "--kv-memory", metavar="SIZE", help="KV pool, such as 512M; default: a quarter of free memory"
+    )
+    group.add_argument(
+        "--cpu-path",
+        default="auto",
+        choices=("auto", "scalar", "emulated16", "avx2", "avx512"),
+        help="kernels to run; all give the same bits (default: auto)",
+    )
+
+
+def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> None:
+    group = parser.add_argument_group(
+        "sampling",
+        "Without these, the model's own generation_config.json decides; greedy if it asks for "
+        "nothing. --top-k, --top-p, --min-p and --seed alone imply a temperature of 1.",
+    )
+    group.add_argument(
+        "--max-tokens",
+        type=int,
+        default=max_tokens,
+        metavar="N",
+        help=f"tokens to generate at most (default: {max_tokens})",
+    )
+    group.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
+    group.add_argument("--top-k", type=int, metavar="K", help="keep the K likeliest tokens; 0: all")
+    group.add_argument("--top-p", type=float, metavar="P", help="keep tokens that sum to P")
+    group.add_argument("--min-p", type=float, metavar="P", help="drop tokens below P x the likeliest")
+    group.add_argument("--seed", type=int, metavar="N", help="default: a fresh one")
+    group.add_argument(
+        "--stop", action="append", metavar="TEXT", help="end before this text; may be repeated"
+    )
+
+
+def check_sampling(args: argparse.Namespace) -> None:
+    """Raises for a wrong value before anything is loaded."""
+    from slipstream.sampling import SamplingParams
+
+    SamplingParams(**_given(args))
+
+
+def sampling_params(args: argparse.Namespace, llm: LLM, **more: Any) -> SamplingParams:
+    """The model's defaults with what was given on the command line."""
+    given = _given(args)
+    defaults = llm.default_sampling_params()
+    greedy = defaults.temperature == 0 and "temperature" not in given
+    if greedy and any(name in given for name in _SAMPLING):
+        given["temperature"] = 1.0
+    return dataclasses.replace(defaults, **given, **more)
+
+
+def load(args: argparse.Namespace) -> LLM:
+    from slipstream.llm import LLM
+
+    return LLM(
+        args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path
+    )
+
+
+def _given(args: argparse.Namespace) -> dict[str, Any]:
+    names = ("max_tokens", *_SAMPLING, "stop")
+    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}

@@ -1,0 +1,264 @@
+"""`LLM`: load a model and generate, one call for many prompts."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from slipstream.chat_template import Message
+from slipstream.errors import InvalidArgumentError, SlipstreamError
+from slipstream.outputs import RequestOutput
+from slipstream.prompts import Prompt, Prompts, split
+from slipstream.sampling import SamplingParams
+from slipstream.session import PreparedPrompt, Session
+
+if TYPE_CHECKING:
+    from slipstream import _native
+
+__all__ = ["LLM"]
+
+# All prompts of one call are queued at once: the caller already holds them in memory.
+_NO_QUEUE_LIMIT = 2**31 - 1
+
+
+class LLM:
+    """A model that is ready to generate. Thread-safe; calls from many threads share the batch.
+
+        llm = LLM("smollm2.engine")
+        for output in llm.generate(["The capital of France is"], SamplingParams(max_tokens=8)):
+            print(output.outputs[0].text)
+
+    Args:
+        path: an .engine file, or a checkpoint folder, which is built once into the cache.
+        threads: worker threads of a step; None takes the physical cores of this process.
+        kv_memory: size of the KV pool in bytes, or text such as "512M"; None takes a quarter of
+            the free memory, at most what the engine's limits can use.
+        cpu_path: "auto", "scalar", "emulated16", "avx2" or "avx512". All give the same bits.
+        max_batch_size: sequences of one step; None takes the engine's limit.
+        max_num_tokens: token budget of one step; None takes the engine's limit.
+
+    Raises:
+        SlipstreamError: the subclass says why: NotFoundError, CorruptFileError,
+            IncompatibleError, InvalidArgumentError, LimitExceededError, ResourceExhaustedError.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None = None,
+        kv_memory: int | str | None = None,
+        cpu_path: str = "auto",
+        max_batch_size: int | None = None,
+        max_num_tokens: int | None = None,
+    ) -> None:
+        self._session = Session(
+            path,
+            threads=threads,
+            kv_memory=kv_memory,
+            cpu_path=cpu_path,
+            max_batch_size=max_batch_size,
+            max_num_tokens=max_num_tokens,
+            max_queued_requests=_NO_QUEUE_LIMIT,
+        )
+        self._request_numbers = itertools.count()
+
+    @property
+    def engine(self) -> _native.Engine:
+        """The engine file: limits, manifest, end ids."""
+        return self._session.engine
+
+    @property
+    def tokenizer(self) -> _native.Tokenizer:
+        """The engine's own tokenizer."""
+        return self._session.tokenizer
+
+    @property
+    def has_chat_template(self) -> bool:
+        return bool(self._session.engine.chat_template)
+
+    def default_sampling_params(self) -> SamplingParams:
+        """The model's own defaults from generation_config.json; greedy if it has none."""
+        return self._session.default_sampling_params()
+
+    def stats(self) -> _native.ExecutorStats:
+        """A snapshot of the executor's counters."""
+        return self._session.executor.stats()
+
+    def generate(
+        self,
+        prompts: Prompts,
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+    ) -> list[RequestOutput]:
+        """Continues each prompt; the outputs come in the order of the prompts.
+
+        Every prompt is checked before any output is waited for. A bad one raises and names its
+        index; nothing of the call is left running then, nor after Ctrl-C.
+
+        Args:
+            prompts: a text, a list of texts, a list of token ids, a list of such lists, or dicts
+                {"prompt": text} and {"prompt_token_ids": ids}, also mixed.
+            sampling_params: one for all prompts, or a list with one for each; None takes
+                `default_sampling_params()`.
+        """
+        items, single = split(prompts)
+        prepared = []
+        for index, prompt in enumerate(items):
+            with _naming("prompts", index, single):
+                prepared.append(self._session.prepare(prompt))
+        return self._generate(prepared, sampling_params, "prompts", single)
+
+    def chat(
+        self,
+        messages: Sequence[Message] | Sequence[Sequence[Message]],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        chat_template: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> list[RequestOutput]:
+        """Answers a conversation, or each of a list of conversations.
+
+        Args:
+            messages: dicts with "role" and "content".
+            chat_template: a Jinja template instead of the model's own.
+            tools: JSON schemas of functions, for templates that know tools.
+            chat_template_kwargs: further variables of the template.
+        """
+        single = not messages or isinstance(messages[0], Mapping)
+        conversations = [messages] if single else messages
+        prepared = []
+        for index, conversation in enumerate(conversations):
+            with _naming("messages", index, single):
+                prepared.append(
+                    self._session.prepare_chat(
+                        conversation,  # type: ignore[arg-type]
+                        add_generation_prompt=add_generation_prompt,
+                        chat_template=chat_template,
+                        tools=tools,
+                        chat_template_kwargs=chat_template_kwargs,
+                    )
+                )
+        return self._generate(prepared, sampling_params, "messages", single)
+
+    def stream(
+        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+    ) -> Iterator[RequestOutput]:
+        """Continues one prompt and yields its state at each step: the text so far, not the new part.
+
+        Bad input raises here, before the first item. Closing the iterator cancels the request.
+        """
+        return self._stream(self._session.prepare(prompt), sampling_params)
+
+    def stream_chat(
+        self,
+        messages: Sequence[Message],
+        sampling_params: SamplingParams | None = None,
+        *,
+        add_generation_prompt: bool = True,
+        chat_template: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> Iterator[RequestOutput]:
+        """`stream` for a conversation."""
+        prompt = self._session.prepare_chat(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            chat_template=chat_template,
+            tools=tools,
+            chat_template_kwargs=chat_template_kwargs,
+        )
+        return self._stream(prompt, sampling_params)
+
+    def close(self) -> None:
+        """Cancels what runs and stops the executor. Idempotent; leaving a `with` block does it."""
+        self._session.executor.shutdown()
+
+    def __enter__(self) -> LLM:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _generate(
+        self,
+        prompts: list[PreparedPrompt],
+        sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        name: str,
+        single: bool,
+    ) -> list[RequestOutput]:
+        params = self._params_for(sampling_params, len(prompts))
+        submitted: list[int] = []
+        try:
+            for index, (prompt, each) in enumerate(zip(prompts, params, strict=True)):
+                with _naming(name, index, single):
+                    submitted.append(self._session.submit(prompt, each))
+            responses = self._session.executor.collect(submitted)
+        except BaseException:
+            self._session.discard(submitted)
+            raise
+        outputs = []
+        for index, (prompt, each, response) in enumerate(
+            zip(prompts, params, responses, strict=True)
+        ):
+            with _naming(name, index, single):
+                request_id = str(next(self._request_numbers))
+                outputs.append(self._session.accumulate(request_id, prompt, each).add(response))
+        return outputs
+
+    def _stream(
+        self, prompt: PreparedPrompt, sampling_params: SamplingParams | None
+    ) -> Iterator[RequestOutput]:
+        params = self._params_for(sampling_params, 1)[0]
+        request = self._session.submit(prompt, params)
+        return self._follow(request, prompt, params)
+
+    def _follow(
+        self, request: int, prompt: PreparedPrompt, params: SamplingParams
+    ) -> Iterator[RequestOutput]:
+        total = self._session.accumulate(str(next(self._request_numbers)), prompt, params)
+        finished = False
+        try:
+            while not finished:
+                response = self._session.executor.next(request)
+                finished = response.finished
+                yield total.add(response)
+        finally:
+            if not finished:
+                self._session.discard([request])
+
+    def _params_for(
+        self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, count: int
+    ) -> list[SamplingParams]:
+        if sampling_params is None:
+            return [self.default_sampling_params()] * count
+        if isinstance(sampling_params, SamplingParams):
+            return [sampling_params] * count
+        params = list(sampling_params)
+        if len(params) != count:
+            raise InvalidArgumentError(
+                f"sampling_params has {len(params)} entries for {count} prompts; give one for all, "
+                "or one for each."
+            )
+        for index, each in enumerate(params):
+            if not isinstance(each, SamplingParams):
+                raise InvalidArgumentError(
+                    f"sampling_params[{index}] is a {type(each).__name__}; it must be a "
+                    "SamplingParams."
+                )
+        return params
+
+
+@contextlib.contextmanager
+def _naming(name: str, index: int, single: bool) -> Iterator[None]:
+    """Puts the place in a list before the message of an error."""
+    try:
+        yield
+    except SlipstreamError as error:
+        if single:
+            raise
+        raise type(error)(f"{name}[{index}]: {error}") from None

@@ -1,0 +1,260 @@
+"""An engine that is loaded and ready to serve: what `LLM` and `AsyncLLM` have in common."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from slipstream import _native
+from slipstream.chat_template import ChatTemplate, Message
+from slipstream.engine_path import resolve_engine
+from slipstream.errors import InvalidArgumentError, NotFoundError
+from slipstream.outputs import CompletionOutput, Logprob, RequestOutput
+from slipstream.prompts import Prompt, normalize
+from slipstream.sampling import SamplingParams
+from slipstream.units import parse_bytes
+
+__all__ = ["PreparedPrompt", "Session"]
+
+_runtimes: weakref.WeakValueDictionary[tuple[int, str], _native.Runtime] = (
+    weakref.WeakValueDictionary()
+)
+_runtimes_lock = threading.Lock()
+
+
+def _shared_runtime(threads: int, cpu_path: str) -> _native.Runtime:
+    """One thread pool for all models of a process that ask for the same one."""
+    with _runtimes_lock:
+        runtime = _runtimes.get((threads, cpu_path))
+        if runtime is None:
+            runtime = _native.Runtime(threads=threads, cpu_path=cpu_path)
+            _runtimes[threads, cpu_path] = runtime
+        return runtime
+
+
+class PreparedPrompt:
+    """A tokenized prompt."""
+
+    __slots__ = ("text", "token_ids")
+
+    def __init__(self, text: str | None, token_ids: list[int]) -> None:
+        self.text = text
+        self.token_ids = token_ids
+
+
+class Session:
+    """Engine, model and executor of one path. Thread-safe."""
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        threads: int | None,
+        kv_memory: int | str | None,
+        cpu_path: str,
+        max_batch_size: int | None,
+        max_num_tokens: int | None,
+        max_queued_requests: int,
+    ) -> None:
+        threads = _count("threads", threads, 1024)
+        max_batch_size = _count("max_batch_size", max_batch_size, 2**31 - 1)
+        max_num_tokens = _count("max_num_tokens", max_num_tokens, 2**31 - 1)
+        kv_bytes = 0 if kv_memory is None else parse_bytes(kv_memory, "kv_memory")
+        # The cheap checks come first: a wrong cpu_path must not cost a build.
+        self.runtime = _shared_runtime(threads, cpu_path)
+        self.engine = _native.Engine.load(resolve_engine(path))
+        self.model = _native.Model(self.runtime, self.engine)
+        self.executor = _native.Executor(
+            self.model,
+            kv_memory_bytes=kv_bytes,
+            max_num_tokens=max_num_tokens,
+            max_batch_size=max_batch_size,
+            max_queued_requests=max_queued_requests,
+        )
+        self.tokenizer = self.engine.tokenizer
+        self._eos_token_ids = frozenset(self.engine.eos_token_ids)
+        self._lock = threading.Lock()
+        self._sections: dict[str, tuple[int, int]] | None = None
+        self._chat_template: ChatTemplate | None = None
+
+    def section(self, name: str) -> bytes:
+        """The bytes of a section of the engine file; empty if there is none."""
+        with self._lock:
+            if self._sections is None:
+                manifest = json.loads(self.engine.manifest_json)
+                self._sections = {
+                    entry["name"]: (entry["offset"], entry["size"])
+                    for entry in manifest["sections"]
+                }
+        if name not in self._sections:
+            return b""
+        offset, size = self._sections[name]
+        with open(self.engine.path, "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def default_sampling_params(self) -> SamplingParams:
+        """What the model's generation_config.json asks for; greedy if it asks for nothing."""
+        return SamplingParams.from_generation_config(
+            json.loads(self.section("generation_config") or b"{}")
+        )
+
+    def prepare(self, prompt: Prompt) -> PreparedPrompt:
+        """Checks and tokenizes one prompt."""
+        form = normalize(prompt)
+        if form.token_ids is not None:
+            return PreparedPrompt(None, form.token_ids)
+        assert form.text is not None
+        return PreparedPrompt(form.text, self.tokenizer.encode(form.text))
+
+    def prepare_chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        add_generation_prompt: bool = True,
+        chat_template: str | None = None,
+        tools: Sequence[Mapping[str, Any]] | None = None,
+        chat_template_kwargs: Mapping[str, Any] | None = None,
+    ) -> PreparedPrompt:
+        """Renders a conversation with the model's template, which writes its special tokens itself."""
+        template = self._template(chat_template)
+        text = template.render(
+            messages,
+            add_generation_prompt=add_generation_prompt,
+            tools=tools,
+            **(chat_template_kwargs or {}),
+        )
+        return PreparedPrompt(text, self.tokenizer.encode(text, add_special_tokens=False))
+
+    def _template(self, source: str | None) -> ChatTemplate:
+        if source is not None:
+            return ChatTemplate(source, self._special_tokens())
+        if not self.engine.chat_template:
+            raise InvalidArgumentError(
+                f"The model {self.engine.model_name} has no chat template; use generate() with a "
+                "plain prompt, or pass chat_template."
+            )
+        with self._lock:
+            template = self._chat_template
+        if template is None:
+            template = ChatTemplate(self.engine.chat_template, self._special_tokens())
+            with self._lock:
+                self._chat_template = template
+        return template
+
+    def _special_tokens(self) -> dict[str, str]:
+        """bos_token, eos_token, ... as tokenizer_config.json spells them."""
+        config = json.loads(self.section("tokenizer_config") or b"{}")
+        tokens: dict[str, str] = {}
+        for name, value in config.items():
+            if name.endswith("_token"):
+                text = value.get("content") if isinstance(value, dict) else value
+                if isinstance(text, str):
+                    tokens[name] = text
+        bos = self.engine.bos_token_id
+        if "bos_token" not in tokens and bos is not None:
+            tokens["bos_token"] = self.tokenizer.id_to_token(bos) or ""
+        if "eos_token" not in tokens and self.engine.eos_token_ids:
+            tokens["eos_token"] = self.tokenizer.id_to_token(self.engine.eos_token_ids[0]) or ""
+        return tokens
+
+    def submit(
+        self,
+        prompt: PreparedPrompt,
+        params: SamplingParams,
+        callback: Callable[[_native.Response], None] | None = None,
+    ) -> int:
+        """Queues a request; raises the SlipstreamError of a bad one."""
+        request = _native.Request(prompt_token_ids=prompt.token_ids, sampling=params.to_native())
+        return self.executor.submit(request, callback)
+
+    def cancel(self, request: int) -> None:
+        """Ends a request if it still runs."""
+        with contextlib.suppress(NotFoundError):  # it finished by itself
+            self.executor.cancel(request)
+
+    def discard(self, requests: Sequence[int]) -> None:
+        """Ends requests that were submitted without a callback and forgets their answers."""
+        for request in requests:
+            self.cancel(request)
+        for request in requests:
+            with contextlib.suppress(NotFoundError):  # its answer was fetched before
+                self.executor.collect([request])
+
+    def accumulate(
+        self, request_id: str, prompt: PreparedPrompt, params: SamplingParams
+    ) -> Accumulator:
+        return Accumulator(self, request_id, prompt, params)
+
+    def is_model_eos(self, token: int, params: SamplingParams) -> bool:
+        """Whether an id is the model's own end rather than one that the caller asked for."""
+        return token in self._eos_token_ids and token not in (params.stop_token_ids or ())
+
+
+class Accumulator:
+    """Joins the deltas of one request into a RequestOutput."""
+
+    def __init__(
+        self, session: Session, request_id: str, prompt: PreparedPrompt, params: SamplingParams
+    ) -> None:
+        self._session = session
+        self._params = params
+        self._prompt = prompt
+        self._request_id = request_id
+        self._text = ""
+        self._token_ids: list[int] = []
+        self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
+        self._cumulative = 0.0
+
+    def add(self, *responses: _native.Response) -> RequestOutput:
+        """The state after some more news; raises the error of a request that failed."""
+        last = responses[-1]
+        last.raise_for_status()
+        decode = self._session.tokenizer.decode
+        for response in responses:
+            token_ids = response.token_ids
+            self._text += response.text
+            self._token_ids += token_ids
+            if self._logprobs is not None:
+                for token, value in zip(token_ids, response.logprobs, strict=True):
+                    spelling = decode([token], skip_special_tokens=False)
+                    self._logprobs.append({token: Logprob(value, None, spelling)})
+                    self._cumulative += value
+        stop_reason: int | str | None = last.stop_string or None
+        if stop_reason is None and last.stop_token is not None:
+            if not self._session.is_model_eos(last.stop_token, self._params):
+                stop_reason = last.stop_token
+        completion = CompletionOutput(
+            index=0,
+            text=self._text,
+            token_ids=list(self._token_ids),
+            cumulative_logprob=None if self._logprobs is None else self._cumulative,
+            logprobs=None if self._logprobs is None else list(self._logprobs),
+            finish_reason=last.finish_reason,
+            stop_reason=stop_reason,
+            seed=last.seed,
+        )
+        return RequestOutput(
+            request_id=self._request_id,
+            prompt=self._prompt.text,
+            prompt_token_ids=self._prompt.token_ids,
+            outputs=[completion],
+            finished=last.finished,
+            num_cached_tokens=last.cached_tokens,
+        )
+
+
+def _count(name: str, value: int | None, high: int) -> int:
+    """A count where None means the default, which the runtime writes as 0."""
+    if value is None:
+        return 0
+    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
+        raise InvalidArgumentError(
+            f"{name} is {value!r}; it must be an integer from 1 to {high}, or None for the default."
+        )
+    return value
