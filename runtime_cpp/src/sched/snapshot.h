@@ -1,0 +1,41 @@
+// What the scheduler looks at. Its functions are pure: a snapshot in, a decision out.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+namespace slipstream::sched {
+
+struct Limits {
+  int32_t max_num_tokens = 0;  ///< Rows of one step.
+  int32_t max_batch_size = 0;  ///< Sequences that run at once.
+};
+
+/// A sequence that holds KV blocks.
+struct RunningSequence {
+  int32_t pending = 0;  ///< Known tokens that are not computed yet: the rest of the prompt, or the
+                        ///< last sampled token.
+  bool decoding = false;  ///< Its prompt is computed; pending is 1.
+};
+
+/// A request that waits for a place.
+struct WaitingRequest {
+  std::vector<int64_t> blocks;  ///< Blocks to reserve in each cache group.
+};
+
+/// The rows of one sequence in a step.
+struct ScheduledSequence {
+  int32_t index = 0;  ///< Into the snapshot's running sequences.
+  int32_t rows = 0;
+  bool samples =
+      false;  ///< The last row is the last pending token: the next token is drawn from it.
+};
+
+/// Sequences that may run at once: never more than the budget of a step, so that decoding sequences
+/// cannot use it up while a prompt waits.
+inline int32_t MaxRunning(const Limits& limits) {
+  return limits.max_batch_size < limits.max_num_tokens ? limits.max_batch_size
+                                                       : limits.max_num_tokens;
+}
+
+}  // namespace slipstream::sched

@@ -1,0 +1,2 @@
+slipstream_test(decode_sampler_test decode_sampler_test.cc ROOMS decode core)
+slipstream_test(decode_stop_matcher_test decode_stop_matcher_test.cc ROOMS decode core)

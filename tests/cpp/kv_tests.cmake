@@ -1,0 +1,1 @@
+slipstream_test(kv_manager_test kv_manager_test.cc ROOMS kv core)
