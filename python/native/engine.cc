@@ -73,6 +73,8 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("tokenizer", [](const Engine& self) { return self.tokenizer(); })
       .def_property_readonly("chat_template", &Engine::chat_template,
                              "The Jinja chat template, or ''.")
+      .def_property_readonly("tokenizer_config_json", &Engine::tokenizer_config_json)
+      .def_property_readonly("generation_config_json", &Engine::generation_config_json)
       .def_property_readonly("eos_token_ids", &Engine::eos_token_ids)
       .def_property_readonly(
           "bos_token_id",

@@ -79,29 +79,12 @@ class Session:
         self.tokenizer = self.engine.tokenizer
         self._eos_token_ids = frozenset(self.engine.eos_token_ids)
         self._lock = threading.Lock()
-        self._sections: dict[str, tuple[int, int]] | None = None
         self._chat_template: ChatTemplate | None = None
-
-    def section(self, name: str) -> bytes:
-        """The bytes of a section of the engine file; empty if there is none."""
-        with self._lock:
-            if self._sections is None:
-                manifest = json.loads(self.engine.manifest_json)
-                self._sections = {
-                    entry["name"]: (entry["offset"], entry["size"])
-                    for entry in manifest["sections"]
-                }
-        if name not in self._sections:
-            return b""
-        offset, size = self._sections[name]
-        with open(self.engine.path, "rb") as file:
-            file.seek(offset)
-            return file.read(size)
 
     def default_sampling_params(self) -> SamplingParams:
         """What the model's generation_config.json asks for; greedy if it asks for nothing."""
         return SamplingParams.from_generation_config(
-            json.loads(self.section("generation_config") or b"{}")
+            json.loads(self.engine.generation_config_json or "{}")
         )
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
@@ -149,7 +132,7 @@ class Session:
 
     def _special_tokens(self) -> dict[str, str]:
         """bos_token, eos_token, ... as tokenizer_config.json spells them."""
-        config = json.loads(self.section("tokenizer_config") or b"{}")
+        config = json.loads(self.engine.tokenizer_config_json or "{}")
         tokens: dict[str, str] = {}
         for name, value in config.items():
             if name.endswith("_token"):

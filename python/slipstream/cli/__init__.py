@@ -29,7 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_usage(), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
-        from slipstream._native import __version__
+        from slipstream.version import __version__
 
         print(f"slipstream {__version__}")
         return 0

@@ -62,6 +62,10 @@ class SLIPSTREAM_API Engine {
   const Tokenizer& tokenizer() const;
   /// The Jinja chat template, or empty.
   const std::string& chat_template() const;
+  /// tokenizer_config.json of the checkpoint (spellings of the special tokens), or "{}".
+  const std::string& tokenizer_config_json() const;
+  /// generation_config.json of the checkpoint (the model's own sampling defaults), or "{}".
+  const std::string& generation_config_json() const;
   /// Ids that end generation, from generation_config.json, else from config.json.
   const std::vector<TokenId>& eos_token_ids() const;
   /// -1 when the model has none.

@@ -45,6 +45,10 @@ const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
 
 const std::string& Engine::chat_template() const { return impl_->chat_template; }
 
+const std::string& Engine::tokenizer_config_json() const { return impl_->tokenizer_config; }
+
+const std::string& Engine::generation_config_json() const { return impl_->generation_config; }
+
 const std::vector<TokenId>& Engine::eos_token_ids() const {
   return impl_->file->manifest().eos_token_ids;
 }

@@ -20,13 +20,17 @@ struct Engine::Impl {
         weights(std::move(weight_store)),
         tokenizer(std::move(loaded_tokenizer)),
         manifest_json(file->manifest_json()),
-        chat_template(file->SectionText("chat_template")) {}
+        chat_template(file->SectionText("chat_template")),
+        tokenizer_config(file->SectionText("tokenizer_config")),
+        generation_config(file->SectionText("generation_config")) {}
 
   std::shared_ptr<const engine::EngineFile> file;
   std::shared_ptr<const engine::WeightStore> weights;
   Tokenizer tokenizer;
   std::string manifest_json;
   std::string chat_template;
+  std::string tokenizer_config;
+  std::string generation_config;
 };
 
 }  // namespace slipstream

@@ -1,0 +1,247 @@
+"""Types of the native module. `slipstream.LLM` and `slipstream.AsyncLLM` are the usual way in."""
+
+from collections.abc import Callable, Sequence
+
+from _typeshed import ReadableBuffer, WriteableBuffer
+
+__version__: str
+
+class Tokenizer:
+    """Text to token ids and back, as Hugging Face `tokenizers` does. Immutable and thread-safe."""
+
+    @staticmethod
+    def from_json(json: str | bytes) -> Tokenizer: ...
+    def encode(
+        self,
+        text: str | bytes,
+        *,
+        add_special_tokens: bool = True,
+        parse_special_tokens: bool = True,
+    ) -> list[int]: ...
+    def decode(self, ids: Sequence[int], *, skip_special_tokens: bool = True) -> str: ...
+    @property
+    def vocab_size(self) -> int: ...
+    def id_to_token(self, id: int) -> str | None: ...
+    def token_to_id(self, token: str) -> int | None: ...
+    def is_special(self, id: int) -> bool: ...
+
+class StreamDecoder:
+    """Turns a growing list of ids into pieces of valid text. Not thread-safe."""
+
+    def __init__(self, tokenizer: Tokenizer, *, skip_special_tokens: bool = True) -> None: ...
+    def push(self, id: int) -> str: ...
+    def flush(self) -> str: ...
+
+class Runtime:
+    """Thread pool and CPU dispatch of a process. Thread-safe."""
+
+    def __init__(self, *, threads: int = 0, cpu_path: str = "auto") -> None: ...
+    @property
+    def threads(self) -> int: ...
+    @property
+    def cpu_path(self) -> str: ...
+
+class EngineLimits:
+    """The largest request and step of an engine, in tokens and sequences."""
+
+    @property
+    def max_seq_len(self) -> int: ...
+    @property
+    def max_batch_size(self) -> int: ...
+    @property
+    def max_num_tokens(self) -> int: ...
+    @property
+    def vocab_size(self) -> int: ...
+
+class Engine:
+    """One mapped and checked .engine file. Immutable and thread-safe."""
+
+    @staticmethod
+    def load(path: str, *, verify_full: bool = False) -> Engine: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def model_name(self) -> str: ...
+    @property
+    def build_id(self) -> str: ...
+    @property
+    def manifest_json(self) -> str: ...
+    @property
+    def limits(self) -> EngineLimits: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def chat_template(self) -> str: ...
+    @property
+    def tokenizer_config_json(self) -> str: ...
+    @property
+    def generation_config_json(self) -> str: ...
+    @property
+    def eos_token_ids(self) -> list[int]: ...
+    @property
+    def bos_token_id(self) -> int | None: ...
+
+class Model:
+    """An Engine with its plan prepared for a Runtime. Thread-safe."""
+
+    def __init__(self, runtime: Runtime, engine: Engine) -> None: ...
+    @property
+    def engine(self) -> Engine: ...
+
+class SamplingParams:
+    """The native form of `slipstream.SamplingParams`."""
+
+    max_tokens: int
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    seed: int | None
+    stop: list[str]
+    stop_token_ids: list[int]
+    include_stop_str_in_output: bool
+    ignore_eos: bool
+    skip_special_tokens: bool
+    logprobs: bool
+    def __init__(
+        self,
+        *,
+        max_tokens: int = 16,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        seed: int | None = None,
+        stop: Sequence[str] = ...,
+        stop_token_ids: Sequence[int] = ...,
+        include_stop_str_in_output: bool = False,
+        ignore_eos: bool = False,
+        skip_special_tokens: bool = True,
+        logprobs: bool = False,
+    ) -> None: ...
+
+class Request:
+    """One prompt to be continued: text, or ready token ids."""
+
+    prompt: str
+    prompt_token_ids: list[int]
+    add_special_tokens: bool
+    sampling: SamplingParams
+    def __init__(
+        self,
+        *,
+        prompt: str = "",
+        prompt_token_ids: Sequence[int] = ...,
+        add_special_tokens: bool = True,
+        sampling: SamplingParams = ...,
+    ) -> None: ...
+
+class Response:
+    """News of one request since its previous Response."""
+
+    @property
+    def id(self) -> int: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def token_ids(self) -> list[int]: ...
+    @property
+    def logprobs(self) -> list[float]: ...
+    @property
+    def finish_reason(self) -> str | None: ...
+    @property
+    def finished(self) -> bool: ...
+    def raise_for_status(self) -> None: ...
+    @property
+    def stop_string(self) -> str: ...
+    @property
+    def stop_token(self) -> int | None: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+class ExecutorStats:
+    """A consistent snapshot of an executor's counters and gauges."""
+
+    @property
+    def steps(self) -> int: ...
+    @property
+    def prefill_tokens_computed(self) -> int: ...
+    @property
+    def generated_tokens(self) -> int: ...
+    @property
+    def requests_submitted(self) -> int: ...
+    @property
+    def requests_finished(self) -> int: ...
+    @property
+    def running(self) -> int: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def kv_blocks_total(self) -> int: ...
+    @property
+    def kv_blocks_free(self) -> int: ...
+
+class Executor:
+    """The in-flight batching loop on one Model. Thread-safe."""
+
+    def __init__(
+        self,
+        model: Model,
+        *,
+        kv_memory_bytes: int = 0,
+        max_num_tokens: int = 0,
+        max_batch_size: int = 0,
+        max_queued_requests: int = 4096,
+    ) -> None: ...
+    def submit(
+        self, request: Request, callback: Callable[[Response], object] | None = None
+    ) -> int: ...
+    def next(self, id: int, timeout: float | None = None) -> Response: ...
+    def collect(self, ids: Sequence[int]) -> list[Response]: ...
+    def cancel(self, id: int) -> None: ...
+    def stats(self) -> ExecutorStats: ...
+    def shutdown(self) -> None: ...
+
+class pack:
+    """The submodule for the builder: packed weights and hashes of the engine file.
+
+    Written as a class because a single stub file cannot hold a submodule. Import it with
+    `from slipstream._native import pack`.
+    """
+
+    class Xxh3Stream:
+        """XXH3-128 over data in pieces. Not thread-safe."""
+
+        def __init__(self) -> None: ...
+        def update(self, data: ReadableBuffer) -> None: ...
+        def digest(self) -> bytes: ...
+        def hexdigest(self) -> str: ...
+
+    @staticmethod
+    def xxh3_128(data: ReadableBuffer) -> bytes: ...
+    @staticmethod
+    def n16k4_packed_rows(segment_rows: Sequence[int]) -> int: ...
+    @staticmethod
+    def n16k4_bytes(dtype: str, packed_rows: int, k: int) -> int: ...
+    @staticmethod
+    def pack_n16k4(
+        dtype: str,
+        rows: int,
+        k: int,
+        source: ReadableBuffer,
+        packed_row: int,
+        packed: WriteableBuffer,
+    ) -> None: ...
+    @staticmethod
+    def unpack_n16k4(
+        dtype: str,
+        rows: int,
+        k: int,
+        packed: ReadableBuffer,
+        packed_row: int,
+        target: WriteableBuffer,
+    ) -> None: ...
