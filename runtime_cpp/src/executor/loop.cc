@@ -1,0 +1,362 @@
+#include "executor/loop.h"
+
+#include <algorithm>
+#include <exception>
+#include <new>
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/fp_env.h"
+#include "sched/admission.h"
+#include "sched/step_planner.h"
+
+namespace slipstream::executor {
+namespace {
+
+Status FromException(const std::exception& error) {
+  if (dynamic_cast<const std::bad_alloc*>(&error)) {
+    return Status(StatusCode::kResourceExhausted,
+                  "The process ran out of memory during a step. Lower kv_memory_bytes, "
+                  "max_batch_size or max_num_tokens.");
+  }
+  return Status(StatusCode::kInternal,
+                std::string("A step failed: ") + error.what() + ". Please report this.");
+}
+
+// Tells the news. False when the callback threw and thereby ended a request that was still going.
+bool Tell(RequestState* request) {
+  const bool last = request->finished();
+  Response news = request->TakeNews();
+  if (!request->callback) {
+    request->mailbox->Post(std::move(news));
+    return true;
+  }
+  std::string reason;
+  try {
+    request->callback(news);
+    return true;
+  } catch (const std::exception& error) {
+    reason = error.what();
+  } catch (...) {
+    reason = "something that is no std::exception";
+  }
+  if (last) return true;  // nothing follows a last response
+  request->Finish(FinishReason::kError,
+                  Status(StatusCode::kInvalidArgument,
+                         "The response callback of request " + std::to_string(request->id) +
+                             " threw: " + reason + ". Catch exceptions inside the callback."));
+  return false;
+}
+
+}  // namespace
+
+EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
+                       const sched::Limits& limits, int32_t max_queued, int32_t vocab_size,
+                       const core::RowMath& math, std::shared_ptr<StepTurn> turn)
+    : backend_(std::move(backend)),
+      kv_(std::move(kv)),
+      limits_(limits),
+      max_queued_(max_queued),
+      vocab_size_(vocab_size),
+      turn_(std::move(turn)),
+      sampler_(math) {
+  for (int32_t g = 0; g < kv_->num_groups(); ++g) {
+    total_blocks_.push_back(kv_->total_blocks(g));
+    block_tokens_.push_back(kv_->group(g).block_tokens);
+  }
+  for (int32_t slot = limits_.max_batch_size - 1; slot >= 0; --slot) free_slots_.push_back(slot);
+  stats_.kv_blocks_total = kv_->total_blocks();
+  UpdateGaugesLocked();
+}
+
+EngineLoop::~EngineLoop() { Stop(); }
+
+Status EngineLoop::Start() {
+  try {
+    std::lock_guard<std::mutex> guard(join_mutex_);
+    thread_ = std::thread([this] {
+      thread_id_ = std::this_thread::get_id();
+      Run();
+    });
+  } catch (const std::system_error& error) {
+    return Status(StatusCode::kResourceExhausted,
+                  std::string("The executor's thread cannot start: ") + error.what() +
+                      ". Raise the limit of threads.");
+  }
+  return Status::Ok();
+}
+
+Status EngineLoop::Accepting() const {
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (stopping_)
+    return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
+  return Status::Ok();
+}
+
+Status EngineLoop::Enqueue(RequestId id, std::unique_ptr<RequestState> request) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (stopping_)
+      return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
+    if (static_cast<int64_t>(waiting_.size()) >= max_queued_) {
+      return Status(StatusCode::kResourceExhausted,
+                    "The queue is full: " + std::to_string(waiting_.size()) +
+                        " requests wait, max_queued_requests is " + std::to_string(max_queued_) +
+                        ". Submit again later or raise max_queued_requests.");
+    }
+    request->id = id;
+    live_.insert(id);
+    waiting_.push_back(std::move(request));
+    ++stats_.requests_submitted;
+    stats_.waiting = static_cast<int32_t>(waiting_.size());
+  }
+  wake_.notify_one();
+  return Status::Ok();
+}
+
+Status EngineLoop::Cancel(RequestId id) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (!live_.contains(id)) {
+      return Status(StatusCode::kNotFound,
+                    "Request " + std::to_string(id) + " is unknown or already finished.");
+    }
+    cancelled_.insert(id);
+  }
+  wake_.notify_one();
+  return Status::Ok();
+}
+
+ExecutorStats EngineLoop::Stats() const {
+  std::lock_guard<std::mutex> guard(mutex_);
+  return stats_;
+}
+
+void EngineLoop::Stop() {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    stopping_ = true;
+  }
+  wake_.notify_one();
+  if (std::this_thread::get_id() == thread_id_.load())
+    return;  // a callback: joining would wait for ourselves
+  std::lock_guard<std::mutex> guard(join_mutex_);
+  if (thread_.joinable()) thread_.join();
+}
+
+void EngineLoop::Run() {
+  const core::ScopedFpEnv fp_env;  // the sampler is part of the numerics contract
+  for (bool going = true; going;) {
+    try {
+      going = WaitForWork();
+      Deliver();
+      if (!going) break;
+      Admit();
+      RunStep();
+      Deliver();
+    } catch (const std::exception& error) {
+      for (const auto& request : running_)
+        request->Finish(FinishReason::kError, FromException(error));
+      Deliver();
+    }
+  }
+}
+
+bool EngineLoop::WaitForWork() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  wake_.wait(lock, [this] {
+    return stopping_ || !cancelled_.empty() || !waiting_.empty() || !running_.empty();
+  });
+  if (!stopping_ && cancelled_.empty()) return true;
+  const auto ends = [this](const auto& request) {
+    return stopping_ || cancelled_.contains(request->id);
+  };
+  for (const auto& request : running_) {
+    if (ends(request)) request->Finish(FinishReason::kCancelled);
+  }
+  std::deque<std::unique_ptr<RequestState>> staying;
+  for (auto& request : waiting_) {
+    if (ends(request)) {
+      request->Finish(FinishReason::kCancelled);
+      ended_.push_back(std::move(request));
+    } else {
+      staying.push_back(std::move(request));
+    }
+  }
+  waiting_ = std::move(staying);
+  cancelled_.clear();
+  return !stopping_;
+}
+
+void EngineLoop::Admit() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  const int32_t running = static_cast<int32_t>(running_.size());
+  // No more than the free places can be admitted: look no further into a long queue.
+  const size_t places = static_cast<size_t>(std::max(0, sched::MaxRunning(limits_) - running));
+  std::vector<sched::WaitingRequest> queue;
+  for (size_t i = 0; i < std::min(places, waiting_.size()); ++i)
+    queue.push_back({waiting_[i]->blocks_needed});
+  const int32_t admitted = sched::CountAdmissible(queue, running, limits_, kv_->Unreserved());
+  for (int32_t i = 0; i < admitted; ++i) {
+    std::unique_ptr<RequestState> request = std::move(waiting_.front());
+    waiting_.pop_front();
+    const int32_t slot = free_slots_.back();
+    if (Status status = kv_->Open(slot, request->total_limit()); !status.ok()) {
+      request->Finish(FinishReason::kError, std::move(status));
+      ended_.push_back(std::move(request));
+      continue;
+    }
+    free_slots_.pop_back();
+    request->slot = slot;
+    running_.push_back(std::move(request));
+  }
+  UpdateGaugesLocked();
+}
+
+void EngineLoop::RunStep() {
+  std::vector<sched::RunningSequence> snapshot;
+  snapshot.reserve(running_.size());
+  for (const auto& request : running_)
+    snapshot.push_back({request->pending(), request->decoding()});
+  std::vector<StepEntry> entries;
+  for (const sched::ScheduledSequence& scheduled : sched::PlanStep(snapshot, limits_)) {
+    RequestState* request = running_[scheduled.index].get();
+    if (Status status = kv_->Extend(request->slot, request->computed(), scheduled.rows);
+        !status.ok()) {
+      request->Finish(FinishReason::kError, std::move(status));
+      continue;
+    }
+    entries.push_back({request, scheduled.rows, scheduled.samples});
+  }
+  if (entries.empty()) return;
+
+  int64_t prefill = 0, generated = 0;
+  for (const StepEntry& entry : entries) {
+    if (!entry.request->decoding()) prefill += entry.rows;
+    generated -= static_cast<int64_t>(entry.request->tokens().size());
+  }
+  Status status;
+  try {
+    status = ExecuteStep(entries);
+  } catch (const std::exception& error) {
+    status = FromException(error);
+  }
+  for (const StepEntry& entry : entries) {
+    generated += static_cast<int64_t>(entry.request->tokens().size());
+    if (!status.ok()) entry.request->Finish(FinishReason::kError, status);
+  }
+  std::lock_guard<std::mutex> guard(mutex_);
+  ++stats_.steps;
+  if (status.ok()) stats_.prefill_tokens_computed += prefill;
+  stats_.generated_tokens += generated;
+  UpdateGaugesLocked();
+}
+
+Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
+  BuildStep(entries, *kv_, &batch_);
+  std::vector<StepEntry*> sampling;
+  for (StepEntry& entry : entries) {
+    if (entry.samples) sampling.push_back(&entry);
+  }
+  // Other executors of the same Runtime wait here for their turn.
+  const std::lock_guard<StepTurn> turn(*turn_);
+  const Result<exec::StepHandle> step = backend_->Submit(batch_);
+  if (!step.ok()) return step.status();
+  for (const StepEntry& entry : entries) entry.request->AdvanceComputed(entry.rows);
+  Status status;
+  if (!sampling.empty())
+    status = backend_->samples() ? SampleOnBackend(*step, sampling) : SampleOnHost(*step, sampling);
+  backend_->Release(*step);
+  return status;
+}
+
+Status EngineLoop::SampleOnHost(exec::StepHandle step, std::span<StepEntry* const> sampling) {
+  const Result<exec::RowsView> rows = backend_->Read(step, exec::OutputKind::kLogits);
+  if (!rows.ok()) return rows.status();
+  if (rows->rows != static_cast<int32_t>(sampling.size()) || rows->cols < vocab_size_) {
+    return Status(StatusCode::kInternal, "A step gave " + std::to_string(rows->rows) + " rows of " +
+                                             std::to_string(rows->cols) + " logits; expected " +
+                                             std::to_string(sampling.size()) + " of at least " +
+                                             std::to_string(vocab_size_) + ". Please report this.");
+  }
+  for (size_t r = 0; r < sampling.size(); ++r) {
+    RequestState* request = sampling[r]->request;
+    // Columns from vocab_size on are padding and never looked at.
+    const std::span<const float> logits(rows->data + static_cast<int64_t>(r) * rows->stride,
+                                        vocab_size_);
+    Result<decode::SampledToken> token = sampler_.Sample(logits, request->sample_options());
+    if (token.ok()) {
+      request->Append(*token);
+    } else {
+      request->Finish(FinishReason::kError, token.status());
+    }
+  }
+  return Status::Ok();
+}
+
+Status EngineLoop::SampleOnBackend(exec::StepHandle step, std::span<StepEntry* const> sampling) {
+  exec::SamplingBatch batch;
+  for (const StepEntry* entry : sampling) {
+    const decode::SampleOptions options = entry->request->sample_options();
+    batch.rows.push_back({.temperature = options.temperature,
+                          .top_k = options.top_k,
+                          .top_p = options.top_p,
+                          .min_p = options.min_p,
+                          .seed = options.seed,
+                          .position = options.position,
+                          .logprob = options.logprob});
+  }
+  const Result<exec::SampledTokens> sampled = backend_->Sample(step, batch);
+  if (!sampled.ok()) return sampled.status();
+  if (sampled->tokens.size() != sampling.size() || sampled->logprobs.size() != sampling.size()) {
+    return Status(StatusCode::kInternal,
+                  "A step sampled " + std::to_string(sampled->tokens.size()) + " tokens and " +
+                      std::to_string(sampled->logprobs.size()) + " logprobs; expected " +
+                      std::to_string(sampling.size()) + ". Please report this.");
+  }
+  for (size_t r = 0; r < sampling.size(); ++r) {
+    sampling[r]->request->Append({.id = sampled->tokens[r], .logprob = sampled->logprobs[r]});
+  }
+  return Status::Ok();
+}
+
+void EngineLoop::Deliver() {
+  for (bool again = true; again;) {
+    const auto finished = std::stable_partition(
+        running_.begin(), running_.end(), [](const auto& request) { return !request->finished(); });
+    ended_.insert(ended_.end(), std::make_move_iterator(finished),
+                  std::make_move_iterator(running_.end()));
+    running_.erase(finished, running_.end());
+    Retire();
+    for (const auto& request : std::exchange(ended_, {})) Tell(request.get());
+    again = false;
+    // A callback that throws finishes its request: once more around, to free it and tell its end.
+    for (const auto& request : running_) {
+      if (request->has_news() && !Tell(request.get())) again = true;
+    }
+  }
+}
+
+void EngineLoop::Retire() {
+  std::lock_guard<std::mutex> guard(mutex_);
+  for (const auto& request : ended_) {
+    if (request->slot >= 0) {
+      kv_->Close(request->slot);
+      free_slots_.push_back(request->slot);
+      request->slot = -1;
+    }
+    live_.erase(request->id);
+    cancelled_.erase(request->id);
+    ++stats_.requests_finished;
+  }
+  UpdateGaugesLocked();
+}
+
+void EngineLoop::UpdateGaugesLocked() {
+  stats_.running = static_cast<int32_t>(running_.size());
+  stats_.waiting = static_cast<int32_t>(waiting_.size());
+  stats_.kv_blocks_free = kv_->free_blocks();
+}
+
+}  // namespace slipstream::executor

@@ -1,0 +1,34 @@
+// Keeps the news of one request until its client asks.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <optional>
+
+#include "slipstream/response.h"
+
+namespace slipstream::executor {
+
+/// Appends `delta` to what has gathered: afterwards `*sum` is what one response in place of both
+/// would hold.
+void JoinResponse(Response delta, Response* sum);
+
+/// Holds at most one response, into which deltas are joined: a client that never reads costs no
+/// more than the answer itself. Thread-safe.
+class Mailbox {
+ public:
+  void Post(Response delta);
+  /// Waits until there is news and takes it. On timeout an empty response with kNone; nothing when
+  /// the last response was taken before.
+  std::optional<Response> Take(std::chrono::milliseconds timeout);
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable posted_;
+  bool has_news_ = false;
+  bool finished_ = false;  // the last response was posted
+  Response gathered_;
+};
+
+}  // namespace slipstream::executor

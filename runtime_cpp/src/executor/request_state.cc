@@ -1,0 +1,88 @@
+#include "executor/request_state.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace slipstream::executor {
+
+RequestState::RequestState(const ModelFacts& facts, SamplingParams sampling,
+                           std::vector<TokenId> prompt, uint64_t seed,
+                           ResponseCallback response_callback)
+    : callback(std::move(response_callback)),
+      facts_(facts),
+      sampling_(std::move(sampling)),
+      tokens_(std::move(prompt)),
+      prompt_tokens_(static_cast<int32_t>(tokens_.size())),
+      total_limit_(std::min<int64_t>(int64_t{prompt_tokens_} + sampling_.max_tokens,
+                                     facts.limits.max_seq_len)),
+      seed_(seed),
+      stops_(sampling_.stop, sampling_.include_stop_str_in_output) {
+  if (facts.tokenizer) decoder_.emplace(*facts.tokenizer, sampling_.skip_special_tokens);
+}
+
+decode::SampleOptions RequestState::sample_options() const {
+  return {.temperature = sampling_.temperature,
+          .top_k = sampling_.top_k,
+          .top_p = sampling_.top_p,
+          .min_p = sampling_.min_p,
+          .seed = seed_,
+          .position = tokens_.size(),
+          .logprob = sampling_.logprobs};
+}
+
+bool RequestState::EndsGeneration(TokenId id) const {
+  const auto holds = [id](const std::vector<TokenId>& ids) {
+    return std::find(ids.begin(), ids.end(), id) != ids.end();
+  };
+  return holds(sampling_.stop_token_ids) || (!sampling_.ignore_eos && holds(facts_.eos_token_ids));
+}
+
+void RequestState::Append(const decode::SampledToken& token) {
+  tokens_.push_back(token.id);
+  news_.token_ids.push_back(token.id);
+  if (sampling_.logprobs) news_.logprobs.push_back(token.logprob);
+  has_news_ = true;
+  if (EndsGeneration(token.id)) {
+    news_.stop_token = token.id;  // an id that ends generation is no part of the text
+    End(FinishReason::kStop);
+    return;
+  }
+  if (decoder_) news_.text += stops_.Push(decoder_->Push(token.id));
+  if (stops_.matched()) {
+    End(FinishReason::kStop);
+  } else if (static_cast<int64_t>(tokens_.size()) >= total_limit_) {
+    End(FinishReason::kLength);
+  }
+}
+
+void RequestState::End(FinishReason reason) {
+  if (decoder_ && !stops_.matched()) {
+    news_.text += stops_.Push(decoder_->Flush());
+    news_.text += stops_.Flush();
+    // The replacement of a cut character may itself complete a stop string.
+    if (stops_.matched() && reason == FinishReason::kLength) reason = FinishReason::kStop;
+  }
+  if (stops_.matched() && reason == FinishReason::kStop)
+    news_.stop_string = sampling_.stop[stops_.matched_index()];
+  news_.finish_reason = reason;
+  has_news_ = true;
+}
+
+void RequestState::Finish(FinishReason reason, Status status) {
+  if (finished()) return;
+  news_.status = std::move(status);
+  End(reason);
+}
+
+Response RequestState::TakeNews() {
+  const FinishReason reason = news_.finish_reason;
+  Response news = std::exchange(news_, Response());
+  news_.finish_reason = reason;  // finished() stays true
+  has_news_ = false;
+  news.id = id;
+  news.prompt_tokens = prompt_tokens_;
+  news.seed = seed_;
+  return news;
+}
+
+}  // namespace slipstream::executor

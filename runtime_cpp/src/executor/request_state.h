@@ -1,0 +1,85 @@
+// One request while it waits and runs: its tokens, its text, and the news not yet told.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "decode/sampler.h"
+#include "decode/stop_matcher.h"
+#include "executor/mailbox.h"
+#include "slipstream/executor.h"
+#include "slipstream/request.h"
+#include "slipstream/response.h"
+#include "slipstream/text.h"
+
+namespace slipstream::executor {
+
+/// What a request shares with all others of its executor.
+struct ModelFacts {
+  EngineLimits limits;
+  std::vector<TokenId> eos_token_ids;
+  std::optional<Tokenizer> tokenizer;  ///< Absent: token ids in, token ids out.
+};
+
+/// Belongs to the loop's thread once queued. `facts` must outlive it.
+class RequestState {
+ public:
+  /// The request is valid. `prompt` are its ids; `seed` the one in use.
+  RequestState(const ModelFacts& facts, SamplingParams sampling, std::vector<TokenId> prompt,
+               uint64_t seed, ResponseCallback callback);
+
+  // Identity and delivery.
+  RequestId id = 0;
+  ResponseCallback callback;
+  std::shared_ptr<Mailbox> mailbox;  ///< Set when there is no callback.
+
+  // Place in the batch.
+  int32_t slot = -1;                   ///< -1 while waiting.
+  std::vector<int64_t> blocks_needed;  ///< Per cache group, for total_limit() positions.
+
+  /// Prompt and generated tokens so far.
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  int32_t prompt_tokens() const { return prompt_tokens_; }
+  /// Most tokens it may ever have: prompt + max_tokens, at most max_seq_len.
+  int64_t total_limit() const { return total_limit_; }
+  /// Positions whose keys and values are in the cache.
+  int32_t computed() const { return computed_; }
+  int32_t pending() const { return static_cast<int32_t>(tokens_.size()) - computed_; }
+  bool decoding() const { return static_cast<int32_t>(tokens_.size()) > prompt_tokens_; }
+  void AdvanceComputed(int32_t rows) { computed_ += rows; }
+
+  /// How to draw the next token.
+  decode::SampleOptions sample_options() const;
+
+  /// Takes a sampled token: text, stop conditions, length. The request may be finished afterwards.
+  void Append(const decode::SampledToken& token);
+  /// Ends it for a reason from outside; the text held back so far is told. No effect once finished.
+  void Finish(FinishReason reason, Status status = Status::Ok());
+  bool finished() const { return news_.finished(); }
+
+  bool has_news() const { return has_news_; }
+  /// The news since the last call, as a response.
+  Response TakeNews();
+
+ private:
+  bool EndsGeneration(TokenId id) const;
+  void End(FinishReason reason);
+
+  const ModelFacts& facts_;
+  SamplingParams sampling_;
+  std::vector<TokenId> tokens_;
+  int32_t prompt_tokens_;
+  int64_t total_limit_;
+  int32_t computed_ = 0;
+  uint64_t seed_;
+  std::optional<StreamDecoder> decoder_;
+  decode::StopMatcher stops_;
+  Response news_;
+  bool has_news_ = false;
+};
+
+}  // namespace slipstream::executor

@@ -1,0 +1,42 @@
+#include "executor/step_builder.h"
+
+#include <algorithm>
+
+namespace slipstream::executor {
+
+void BuildStep(const std::vector<StepEntry>& entries, const kv::KvManager& kv,
+               exec::StepBatch* batch) {
+  batch->token_ids.clear();
+  batch->positions.clear();
+  batch->sequences.clear();
+  batch->outputs.clear();
+  for (const StepEntry& entry : entries) {
+    const RequestState& request = *entry.request;
+    const int32_t first_row = static_cast<int32_t>(batch->token_ids.size());
+    const int32_t first = request.computed();
+    batch->token_ids.insert(batch->token_ids.end(), request.tokens().begin() + first,
+                            request.tokens().begin() + first + entry.rows);
+    for (int32_t i = 0; i < entry.rows; ++i) batch->positions.push_back(first + i);
+    batch->sequences.push_back(
+        {.slot = request.slot, .first_row = first_row, .num_rows = entry.rows});
+    if (entry.samples) {
+      batch->outputs.push_back(
+          {.row = first_row + entry.rows - 1, .kind = exec::OutputKind::kSample});
+    }
+  }
+  batch->block_tables.resize(kv.num_groups());
+  for (int32_t g = 0; g < kv.num_groups(); ++g) {
+    exec::BlockTable& table = batch->block_tables[g];
+    size_t stride = 0;
+    for (const StepEntry& entry : entries)
+      stride = std::max(stride, kv.Table(entry.request->slot, g).size());
+    table.stride = static_cast<int32_t>(stride);
+    table.blocks.assign(entries.size() * stride, -1);
+    for (size_t s = 0; s < entries.size(); ++s) {
+      const std::span<const int32_t> blocks = kv.Table(entries[s].request->slot, g);
+      std::copy(blocks.begin(), blocks.end(), table.blocks.begin() + s * stride);
+    }
+  }
+}
+
+}  // namespace slipstream::executor

@@ -1,0 +1,121 @@
+#include "executor/validate.h"
+
+#include <cmath>
+#include <locale>
+#include <sstream>
+#include <string>
+
+#include "text/utf8.h"
+
+namespace slipstream::executor {
+namespace {
+
+template <class... Parts>
+Status Invalid(const Parts&... parts) {
+  std::ostringstream message;
+  message.imbue(std::locale::classic());
+  (message << ... << parts);
+  return Status(StatusCode::kInvalidArgument, message.str());
+}
+
+Result<int32_t> ResolveLimit(const char* field, int32_t value, int32_t engine_limit) {
+  if (value < 0)
+    return Invalid(field, " is ", value, "; it must be 0 (the engine's limit, ", engine_limit,
+                   ") or positive.");
+  if (value > engine_limit) {
+    return Status(StatusCode::kLimitExceeded,
+                  std::string(field) + " is " + std::to_string(value) +
+                      "; the engine was built for at most " + std::to_string(engine_limit) +
+                      ". Lower it or rebuild the engine with a larger limit.");
+  }
+  return value == 0 ? engine_limit : value;
+}
+
+Status ValidatePrompt(const Request& request, int32_t vocab_size, bool has_tokenizer) {
+  if (request.prompt.empty() && request.prompt_token_ids.empty()) {
+    return Invalid("The prompt is empty. Give prompt or prompt_token_ids at least one token.");
+  }
+  if (!request.prompt.empty() && !request.prompt_token_ids.empty()) {
+    return Invalid("Both prompt (", request.prompt.size(), " bytes) and prompt_token_ids (",
+                   request.prompt_token_ids.size(), " ids) are set. Give exactly one of them.");
+  }
+  if (!request.prompt.empty() && !has_tokenizer) {
+    return Invalid("prompt is text, and this executor has no tokenizer. Give prompt_token_ids.");
+  }
+  if (const size_t bad = text::FindInvalidUtf8(request.prompt); bad != std::string::npos) {
+    return Invalid("prompt is not valid UTF-8 at byte ", bad,
+                   ". Decode the text with its own encoding first.");
+  }
+  return ValidateTokenIds(request.prompt_token_ids, vocab_size, "prompt_token_ids");
+}
+
+Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool has_tokenizer) {
+  if (sampling.max_tokens < 1)
+    return Invalid("max_tokens is ", sampling.max_tokens, "; it must be at least 1.");
+  // The comparisons are written so that NaN fails them.
+  if (!(sampling.temperature >= 0.0f) || std::isinf(sampling.temperature)) {
+    return Invalid("temperature is ", sampling.temperature,
+                   "; it must be a finite number of at least 0 (0 is greedy).");
+  }
+  if (sampling.top_k < 0)
+    return Invalid("top_k is ", sampling.top_k, "; it must be positive, or 0 to keep all tokens.");
+  if (!(sampling.top_p > 0.0f && sampling.top_p <= 1.0f)) {
+    return Invalid("top_p is ", sampling.top_p,
+                   "; it must be above 0 and at most 1 (1 keeps all tokens).");
+  }
+  if (!(sampling.min_p >= 0.0f && sampling.min_p <= 1.0f)) {
+    return Invalid("min_p is ", sampling.min_p, "; it must be from 0 to 1 (0 keeps all tokens).");
+  }
+  if (!sampling.stop.empty() && !has_tokenizer) {
+    return Invalid(
+        "stop holds ", sampling.stop.size(),
+        " strings, and this executor has no tokenizer to find them with. Use stop_token_ids.");
+  }
+  for (size_t i = 0; i < sampling.stop.size(); ++i) {
+    if (sampling.stop[i].empty())
+      return Invalid("stop[", i, "] is empty. Remove it or give it at least one character.");
+    if (const size_t bad = text::FindInvalidUtf8(sampling.stop[i]); bad != std::string::npos) {
+      return Invalid("stop[", i, "] is not valid UTF-8 at byte ", bad,
+                     ". Decode the text with its own encoding first.");
+    }
+  }
+  return ValidateTokenIds(sampling.stop_token_ids, vocab_size, "stop_token_ids");
+}
+
+}  // namespace
+
+Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLimits& engine) {
+  EngineLimits limits = engine;
+  const Result<int32_t> tokens =
+      ResolveLimit("max_num_tokens", config.max_num_tokens, engine.max_num_tokens);
+  if (!tokens.ok()) return tokens.status();
+  const Result<int32_t> batch =
+      ResolveLimit("max_batch_size", config.max_batch_size, engine.max_batch_size);
+  if (!batch.ok()) return batch.status();
+  if (config.max_queued_requests < 1) {
+    return Invalid("max_queued_requests is ", config.max_queued_requests,
+                   "; it must be at least 1.");
+  }
+  limits.max_num_tokens = *tokens;
+  limits.max_batch_size = *batch;
+  return limits;
+}
+
+Status ValidateTokenIds(std::span<const TokenId> ids, int32_t vocab_size, const char* what) {
+  for (size_t i = 0; i < ids.size(); ++i) {
+    if (ids[i] < 0 || ids[i] >= vocab_size) {
+      return Invalid(what, "[", i, "] is ", ids[i], ", outside the model's vocabulary of ",
+                     vocab_size, " ids (0 to ", vocab_size - 1,
+                     "). Check that the ids come from this model's tokenizer.");
+    }
+  }
+  return Status::Ok();
+}
+
+Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_tokenizer) {
+  if (Status status = ValidatePrompt(request, vocab_size, has_tokenizer); !status.ok())
+    return status;
+  return ValidateSampling(request.sampling, vocab_size, has_tokenizer);
+}
+
+}  // namespace slipstream::executor
