@@ -12,7 +12,7 @@ __all__ = ["cache_dir", "sdk_dir"]
 
 
 def cache_dir() -> Path:
-    """The cache folder: `$SLIPSTREAM_CACHE`, else `$XDG_CACHE_HOME/slipstream`, else `~/.cache/slipstream`.
+    """`$SLIPSTREAM_CACHE`, else `$XDG_CACHE_HOME/slipstream`, else `~/.cache/slipstream`.
 
     It need not exist yet; whoever writes creates it. Everything in it can be made again.
     """
