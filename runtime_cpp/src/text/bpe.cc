@@ -1,0 +1,181 @@
+#include "text/bpe.h"
+
+#include <bit>
+#include <limits>
+#include <queue>
+#include <tuple>
+
+namespace slipstream::text {
+namespace {
+
+constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
+
+// Up to this many symbols, scanning for the lowest rank beats a queue; the quadratic cost stays
+// small.
+constexpr size_t kShortWord = 48;
+
+}  // namespace
+
+void MergeTable::Reserve(size_t merges) {
+  const size_t size = std::bit_ceil(merges * 2 + 2);
+  slots_.assign(size, Slot{});
+  mask_ = size - 1;
+  shift_ = 64 - std::countr_zero(size);
+  count_ = 0;
+}
+
+void MergeTable::Set(TokenId left, TokenId right, Merge merge) {
+  if ((count_ + 1) * 2 > slots_.size()) {
+    const std::vector<Slot> old = std::move(slots_);
+    Reserve(old.size());
+    for (const Slot& slot : old) {
+      if (slot.key != kEmpty) {
+        Set(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key & 0xFFFFFFFFu),
+            slot.merge);
+      }
+    }
+  }
+  const uint64_t key = Key(left, right);
+  size_t slot = Home(key);
+  while (slots_[slot].key != kEmpty && slots_[slot].key != key) slot = (slot + 1) & mask_;
+  count_ += slots_[slot].key == kEmpty;
+  slots_[slot] = {key, merge};
+}
+
+BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, UnknownRule unknown,
+                   bool ignore_merges)
+    : vocabulary_(vocabulary),
+      merges_(std::move(merges)),
+      unknown_(unknown),
+      ignore_merges_(ignore_merges),
+      whole_(std::make_unique<std::atomic<uint8_t>[]>(vocabulary.size())) {
+  for (int byte = 0; byte < 256; ++byte) {
+    const char c = static_cast<char>(byte);
+    byte_ids_[byte] = vocabulary.FindBytes(std::string_view(&c, 1));
+  }
+}
+
+void BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+  if (word.empty()) return;
+  const TokenId whole = vocabulary_.FindBytes(word);
+  if (whole < 0) return Merge(word, ids);
+  if (ignore_merges_) {
+    ids->push_back(whole);
+    return;
+  }
+  std::atomic<uint8_t>& known = whole_[whole];
+  const uint8_t state = known.load(std::memory_order_relaxed);
+  if (state == kYes) {
+    ids->push_back(whole);
+    return;
+  }
+  const size_t first = ids->size();
+  Merge(word, ids);
+  if (state == kUnknown) {
+    const bool single = ids->size() == first + 1 && ids->back() == whole;
+    known.store(single ? kYes : kNo, std::memory_order_relaxed);
+  }
+}
+
+// The ids of the single bytes, with the rule for bytes that have none.
+void BpeModel::Symbols(std::string_view word, std::vector<TokenId>* symbols) const {
+  bool last_unknown = false;
+  for (const char c : word) {
+    const TokenId id = byte_ids_[static_cast<uint8_t>(c)];
+    if (id >= 0) {
+      symbols->push_back(id);
+      last_unknown = false;
+    } else if (unknown_.unk_id >= 0) {
+      if (!last_unknown || !unknown_.fuse) symbols->push_back(unknown_.unk_id);
+      last_unknown = true;
+    }
+  }
+}
+
+void BpeModel::Merge(std::string_view word, std::vector<TokenId>* ids) const {
+  const size_t first = ids->size();
+  Symbols(word, ids);
+  if (ids->size() - first <= kShortWord) {
+    MergeShort(first, ids);
+  } else {
+    MergeLong(first, ids);
+  }
+}
+
+// Repeats: find the pair with the lowest rank (the leftmost of equals), merge it, renew the two
+// ranks beside it.
+void BpeModel::MergeShort(size_t first, std::vector<TokenId>* ids) const {
+  TokenId* symbols = ids->data() + first;
+  size_t count = ids->size() - first;
+  if (count < 2) return;
+  MergeTable::Merge pairs[kShortWord];
+  const auto look_up = [&](size_t i) {
+    const MergeTable::Merge* merge = merges_.Find(symbols[i], symbols[i + 1]);
+    pairs[i] = merge != nullptr ? *merge : MergeTable::Merge{kNoRank, -1};
+  };
+  for (size_t i = 0; i + 1 < count; ++i) look_up(i);
+  while (count > 1) {
+    size_t best = 0;
+    for (size_t i = 1; i + 1 < count; ++i) {
+      if (pairs[i].rank < pairs[best].rank) best = i;
+    }
+    if (pairs[best].rank == kNoRank) break;
+    symbols[best] = pairs[best].id;
+    for (size_t i = best + 1; i + 1 < count; ++i) {
+      symbols[i] = symbols[i + 1];
+      pairs[i - 1] = pairs[i];
+    }
+    --count;
+    // The shift moved pairs[best + 1] to best: right for every pair behind, wrong only for the two
+    // touched ones.
+    if (best + 1 < count) look_up(best);
+    if (best > 0) look_up(best - 1);
+  }
+  ids->resize(first + count);
+}
+
+// The same result with a queue: O(n log n) for words of any length.
+void BpeModel::MergeLong(size_t first, std::vector<TokenId>* ids) const {
+  struct Symbol {
+    TokenId id;
+    int64_t previous;
+    int64_t next;
+  };
+  using Candidate = std::tuple<uint32_t, int64_t, TokenId, TokenId,
+                               TokenId>;  // rank, position, left, right, merged
+  const auto count = static_cast<int64_t>(ids->size() - first);
+  std::vector<Symbol> symbols(count);
+  for (int64_t i = 0; i < count; ++i)
+    symbols[i] = {(*ids)[first + i], i - 1, i + 1 < count ? i + 1 : -1};
+  std::vector<Candidate> candidates;
+  candidates.reserve(count);
+  const auto candidate = [&](int64_t left, auto&& add) {
+    const TokenId a = symbols[left].id;
+    const TokenId b = symbols[symbols[left].next].id;
+    if (const MergeTable::Merge* merge = merges_.Find(a, b))
+      add(Candidate{merge->rank, left, a, b, merge->id});
+  };
+  for (int64_t i = 0; i + 1 < count; ++i)
+    candidate(i, [&](const Candidate& c) { candidates.push_back(c); });
+  std::priority_queue<Candidate, std::vector<Candidate>, std::greater<>> queue(
+      std::greater<>(), std::move(candidates));
+  const auto enqueue = [&](const Candidate& c) { queue.push(c); };
+  constexpr TokenId kRemoved = -1;
+  while (!queue.empty()) {
+    const auto [rank, left, a, b, merged] = queue.top();
+    queue.pop();
+    const int64_t right = symbols[left].next;
+    // An entry is stale when either side has been merged since.
+    if (symbols[left].id != a || right < 0 || symbols[right].id != b) continue;
+    symbols[left].id = merged;
+    symbols[left].next = symbols[right].next;
+    if (symbols[right].next >= 0) symbols[symbols[right].next].previous = left;
+    symbols[right].id = kRemoved;
+    if (symbols[left].previous >= 0) candidate(symbols[left].previous, enqueue);
+    if (symbols[left].next >= 0) candidate(left, enqueue);
+  }
+  ids->resize(first);
+  for (int64_t i = 0; i >= 0; i = symbols[i].next) ids->push_back(symbols[i].id);
+}
+
+}  // namespace slipstream::text

@@ -1,0 +1,44 @@
+// Patterns that cut text into words before byte-pair encoding.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "slipstream/status.h"
+
+namespace slipstream::text {
+
+/// A half-open range of bytes.
+struct Span {
+  size_t begin;
+  size_t end;
+};
+
+enum class FindResult : uint8_t {
+  kFound,
+  kNone,
+  kTooHard,  ///< gave up: the pattern needs too many steps on this text
+};
+
+/// A pattern without state: one object serves all threads.
+class SplitPattern {
+ public:
+  virtual ~SplitPattern() = default;
+  /// The first match in `text` (valid UTF-8) that starts at `from` or behind; never empty.
+  virtual FindResult Find(std::string_view text, size_t from, Span* match) const = 0;
+};
+
+/// The hand-written matcher of a pattern that real tokenizers use (GPT-2, cl100k and Llama-3,
+/// Qwen2, o200k), or nullptr when the expression is not exactly one of them.
+std::unique_ptr<SplitPattern> MakeKnownPattern(std::string_view regex);
+
+/// The pattern that the ByteLevel pre-tokenizer uses: GPT-2's.
+std::unique_ptr<SplitPattern> MakeGpt2Pattern();
+
+/// Matches `literal`, which must not be empty.
+std::unique_ptr<SplitPattern> MakeLiteralPattern(std::string literal);
+
+}  // namespace slipstream::text

@@ -1,0 +1,146 @@
+#include <algorithm>
+#include <new>
+#include <string>
+
+#include "slipstream/text.h"
+#include "text/tokenizer_impl.h"
+#include "text/utf8.h"
+
+namespace slipstream::text {
+
+Status TokenizerImpl::EncodePlain(std::string_view text, std::vector<TokenId>* ids) const {
+  const FindResult result =
+      pre_tokenizer_.Run(text, [&](std::string_view word) { model_->Encode(word, ids); });
+  if (result == FindResult::kTooHard) {
+    return {StatusCode::kLimitExceeded,
+            "the tokenizer's split pattern needs too many steps on this text of " +
+                std::to_string(text.size()) + " bytes; split the text"};
+  }
+  return Status::Ok();
+}
+
+Status TokenizerImpl::Encode(std::string_view text, const EncodeOptions& options,
+                             std::vector<TokenId>* ids) const {
+  std::vector<TextPiece> pieces;
+  std::vector<TextPiece> second;
+  first_tokens_.Split(text, options.parse_special_tokens, &pieces);
+  for (const TextPiece& piece : pieces) {
+    if (piece.id >= 0) {
+      ids->push_back(piece.id);
+      continue;
+    }
+    second.clear();
+    second_tokens_.Split(piece.text, options.parse_special_tokens, &second);
+    for (const TextPiece& part : second) {
+      if (part.id >= 0) {
+        ids->push_back(part.id);
+      } else if (Status status = EncodePlain(part.text, ids); !status.ok()) {
+        return status;
+      }
+    }
+  }
+  const bool plain_template = template_.size() == 1 && template_[0] < 0;
+  if (plain_template) return Status::Ok();
+  std::vector<TokenId> whole;
+  whole.reserve(ids->size() + template_.size());
+  for (const TokenId id : template_) {
+    if (id < 0) {
+      whole.insert(whole.end(), ids->begin(), ids->end());
+    } else if (options.add_special_tokens) {
+      whole.push_back(id);
+    }
+  }
+  *ids = std::move(whole);
+  return Status::Ok();
+}
+
+TokenId TokenizerImpl::Find(std::string_view spelling) const {
+  const TokenId id = model_vocabulary_.FindSpelling(spelling);
+  return id >= 0 ? id : added_vocabulary_.FindSpelling(spelling);
+}
+
+// Decoding is the same machine, whether the ids come at once or one by one.
+class StreamDecoderImpl {
+ public:
+  StreamDecoderImpl(std::shared_ptr<const TokenizerImpl> tokenizer, bool skip_special_tokens)
+      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+
+  void Push(TokenId id, std::string* out) {
+    if (skip_special_tokens_ && tokenizer_->IsSpecial(id)) return;
+    utf8_.Push(tokenizer_->Bytes(id), out);
+  }
+  void Flush(std::string* out) { utf8_.Flush(out); }
+
+ private:
+  std::shared_ptr<const TokenizerImpl> tokenizer_;
+  bool skip_special_tokens_;
+  LossyUtf8Decoder utf8_;
+};
+
+}  // namespace slipstream::text
+
+namespace slipstream {
+
+Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
+  try {
+    Result<std::shared_ptr<const text::TokenizerImpl>> impl = text::TokenizerImpl::FromJson(json);
+    if (!impl.ok()) return impl.status();
+    return Tokenizer(std::move(*impl));
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "not enough memory to load a tokenizer.json of " +
+                                                      std::to_string(json.size()) + " bytes");
+  }
+}
+
+Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
+                                               const EncodeOptions& options) const {
+  if (const size_t bad = text::FindInvalidUtf8(text); bad != std::string_view::npos) {
+    return Status(StatusCode::kInvalidArgument, "the text is not valid UTF-8 at byte " +
+                                                    std::to_string(bad) +
+                                                    "; decode it before encoding");
+  }
+  try {
+    std::vector<TokenId> ids;
+    ids.reserve(text.size() / 3 + 8);
+    if (Status status = impl_->Encode(text, options, &ids); !status.ok()) return status;
+    return ids;
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "not enough memory to encode a text of " +
+                                                      std::to_string(text.size()) + " bytes");
+  }
+}
+
+std::string Tokenizer::Decode(std::span<const TokenId> ids, bool skip_special_tokens) const {
+  text::StreamDecoderImpl decoder(impl_, skip_special_tokens);
+  std::string text;
+  for (const TokenId id : ids) decoder.Push(id, &text);
+  decoder.Flush(&text);
+  return text;
+}
+
+int32_t Tokenizer::vocab_size() const { return impl_->vocab_size(); }
+std::string Tokenizer::IdToToken(TokenId id) const { return impl_->Spelling(id); }
+TokenId Tokenizer::TokenToId(std::string_view token) const {
+  return text::FindInvalidUtf8(token) == std::string_view::npos ? impl_->Find(token) : -1;
+}
+bool Tokenizer::IsSpecial(TokenId id) const { return impl_->IsSpecial(id); }
+
+StreamDecoder::StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens)
+    : impl_(std::make_unique<text::StreamDecoderImpl>(tokenizer.impl_, skip_special_tokens)) {}
+StreamDecoder::~StreamDecoder() = default;
+StreamDecoder::StreamDecoder(StreamDecoder&&) noexcept = default;
+StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
+
+std::string StreamDecoder::Push(TokenId id) {
+  std::string piece;
+  impl_->Push(id, &piece);
+  return piece;
+}
+
+std::string StreamDecoder::Flush() {
+  std::string piece;
+  impl_->Flush(&piece);
+  return piece;
+}
+
+}  // namespace slipstream
