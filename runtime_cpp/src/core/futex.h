@@ -25,17 +25,20 @@ class alignas(64) WaitWord {
     if (sleepers_.load(std::memory_order_seq_cst) != 0) Syscall(FUTEX_WAKE_PRIVATE, INT_MAX);
   }
 
-  /// Returns once the word differs from `old`: spins at most `spin`, then sleeps.
+  /// Returns the word once it differs from `old`: spins at most `spin` (0: not at all), then
+  /// sleeps.
   uint32_t Wait(uint32_t old, std::chrono::nanoseconds spin) {
     uint32_t value = Load();
     if (value != old) return value;
-    const auto deadline = std::chrono::steady_clock::now() + spin;
-    do {
-      for (int i = 0; i < kPausesPerClockRead; ++i) {
-        if ((value = Load()) != old) return value;
-        __builtin_ia32_pause();
-      }
-    } while (std::chrono::steady_clock::now() < deadline);
+    if (spin > std::chrono::nanoseconds::zero()) {
+      const auto deadline = std::chrono::steady_clock::now() + spin;
+      do {
+        for (int i = 0; i < kPausesPerClockRead; ++i) {
+          if ((value = Load()) != old) return value;
+          __builtin_ia32_pause();
+        }
+      } while (std::chrono::steady_clock::now() < deadline);
+    }
     sleepers_.fetch_add(1, std::memory_order_seq_cst);
     while ((value = word_.load(std::memory_order_seq_cst)) == old) Syscall(FUTEX_WAIT_PRIVATE, old);
     sleepers_.fetch_sub(1, std::memory_order_relaxed);

@@ -1,6 +1,7 @@
 #include "core/thread_pool.h"
 
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 
 #include <atomic>
@@ -11,6 +12,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/fp_env.h"
@@ -24,7 +26,16 @@ constexpr int32_t kMaxThreads = 1024;
 // Longer than the imbalance of a kernel's parts and than the serial code between two regions of a
 // step, far shorter than a time slice: on a shared host a thread that waits for one that lost its
 // core gives up its own core soon.
-constexpr std::chrono::microseconds kSpin{30};
+constexpr std::chrono::nanoseconds kSpin = std::chrono::microseconds{30};
+
+// Index of this thread in the region that it runs.
+thread_local int32_t region_index = 0;
+
+/// The CPU that a thread was last seen on; alone on its cache line, since each thread writes its
+/// own.
+struct alignas(64) LastCpu {
+  std::atomic<int32_t> value{-1};
+};
 
 /// Blocks every signal of the calling thread for its lifetime: threads started meanwhile inherit
 /// that, so that the host's handlers (Ctrl-C in Python) keep running on the host's own threads.
@@ -62,10 +73,27 @@ struct ThreadPool::Impl {
   WaitWord phase;  // Changes when the last thread arrives at the barrier.
   alignas(64) std::atomic<int32_t> arrived{0};
 
+  std::vector<LastCpu> last_cpus;  // By index.
+
+  /// How long thread `index` may spin. Busy hosts put two of our threads on one core; then the
+  /// spinner keeps the very thread that it waits for from running, and must sleep at once. The last
+  /// CPUs are a moment old, which costs at most one sleep or one spin too many.
+  std::chrono::nanoseconds SpinTime(int32_t index) {
+    const int32_t cpu = sched_getcpu();
+    last_cpus[index].value.store(cpu, std::memory_order_relaxed);
+    for (int32_t other = 0; other < threads; ++other) {
+      if (other != index && last_cpus[other].value.load(std::memory_order_relaxed) == cpu) {
+        return std::chrono::nanoseconds::zero();
+      }
+    }
+    return kSpin;
+  }
+
   void WorkerLoop(int32_t index) {
     uint32_t seen = 0;
+    region_index = index;
     for (;;) {
-      seen = region.Wait(seen, kSpin);
+      seen = region.Wait(seen, SpinTime(index));
       if (stop) return;
       {
         ScopedFpEnv fp_env;
@@ -106,6 +134,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int32_t threads) {
     std::unique_ptr<ThreadPool> pool(new ThreadPool());
     Impl* impl = pool->impl_.get();
     impl->threads = threads;
+    impl->last_cpus = std::vector<LastCpu>(static_cast<size_t>(threads));
     impl->workers.reserve(static_cast<size_t>(threads - 1));
     ScopedBlockSignals block_signals;
     // When a later thread cannot start, the pool's destructor joins those that did.
@@ -136,11 +165,14 @@ void ThreadPool::Run(void (*fn)(void* ctx, int32_t index, int32_t threads), void
   }
   {
     ScopedFpEnv fp_env;
+    // The caller may itself be a thread of another pool's region.
+    const int32_t outer_index = std::exchange(region_index, 0);
     fn(ctx, 0, impl.threads);
+    region_index = outer_index;
   }
   // `done` holds the number of the region that ended last, so it still differs from the current one
   // until all have left.
-  if (impl.threads > 1) impl.done.Wait(impl.region.Load() - 1, kSpin);
+  if (impl.threads > 1) impl.done.Wait(impl.region.Load() - 1, impl.SpinTime(0));
 }
 
 void ThreadPool::Barrier() {
@@ -153,7 +185,7 @@ void ThreadPool::Barrier() {
     impl.arrived.store(0, std::memory_order_relaxed);
     impl.phase.Store(phase + 1);
   } else {
-    impl.phase.Wait(phase, kSpin);
+    impl.phase.Wait(phase, impl.SpinTime(region_index));
   }
 }
 
