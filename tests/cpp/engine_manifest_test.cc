@@ -185,5 +185,23 @@ TEST(Compatibility, ListsEverythingAtOnceBeforeAnythingIsLoaded) {
   }
 }
 
+TEST(Compatibility, FullCheckOfUnknownHashesIsRefusedNotGuessed) {
+  TestFileOptions options;
+  options.edit = [](json& m) {
+    m["verification"]["algorithm"] = "blake3";
+    m["verification"]["section"] = "graph";
+  };
+  const std::string path =
+      WriteBytes(testing::TempDir() + "blake3_test_" + std::to_string(getpid()) + ".engine",
+                 WriteTestFile(options).bytes);
+  auto file = EngineFile::Open(path);
+  ASSERT_TRUE(file.ok()) << file.status().message();
+  EXPECT_TRUE((*file)->Verify(Verify::kDefault).ok());
+  const Status full = (*file)->Verify(Verify::kFull);
+  std::remove(path.c_str());
+  EXPECT_EQ(full.code(), StatusCode::kIncompatible);
+  EXPECT_NE(full.message().find("blake3"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace slipstream::engine

@@ -133,6 +133,10 @@ Status EngineFile::VerifyPadding() const {
 }
 
 Status EngineFile::VerifyWeights() const {
+  if (manifest_.verification.algorithm != kHashAlgorithm) {
+    // ParseManifest checks the sections below only for the algorithm that it knows.
+    return CompatibilityStatus(path_, CheckCompatibility(manifest_));
+  }
   const std::span<const std::byte> weights = SectionBytes(kWeightsSection);
   const std::span<const std::byte> hashes = SectionBytes(manifest_.verification.section);
   const uint64_t chunk = manifest_.verification.chunk_bytes;
