@@ -1,0 +1,99 @@
+"""Writes tests/data/reference_logits.json: logits of Hugging Face transformers on tiny random
+models, so that parity is tested where torch is not installed.
+
+    python tests/tools/make_reference_logits.py [--check]
+
+Needs torch and transformers. `--check` compares with the stored file instead of writing it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+TESTS = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(TESTS / "python"))
+
+from tiny_models import TinyConfig, make_checkpoint, random_config  # noqa: E402
+
+REFERENCE = TESTS / "data" / "reference_logits.json"
+SEEDS = (0, 4, 9, 14, 20, 22)
+LENGTH = 40
+POSITIONS = (0, 13, 39)
+
+
+def tokens_of(tiny: TinyConfig, length: int = LENGTH) -> list[int]:
+    """The prompt that belongs to a tiny model."""
+    rng = np.random.default_rng(10_000 + tiny.seed)
+    ids: list[int] = rng.integers(0, tiny.vocab, length).tolist()
+    return ids
+
+
+def reference_logits(tiny: TinyConfig, tokens: list[int]) -> NDArray[Any]:
+    """[len(tokens), vocabulary] f32 from transformers' eager attention."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = make_checkpoint(Path(folder) / "model", tiny)
+        model = AutoModelForCausalLM.from_pretrained(
+            path, dtype=torch.float32, attn_implementation="eager"
+        )
+        with torch.no_grad():
+            logits: NDArray[Any] = model(torch.tensor([tokens])).logits[0].numpy()
+    return logits
+
+
+def make() -> dict[str, Any]:
+    import transformers
+
+    models = []
+    for seed in SEEDS:
+        tiny = random_config(seed)
+        logits = reference_logits(tiny, tokens_of(tiny))
+        models.append(
+            {
+                "seed": seed,
+                "architecture": tiny.architecture,
+                "range": float(np.ptp(logits)),
+                "rows": {
+                    # Seven digits: well below the tolerance of the comparison.
+                    str(p): [float(f"{v:.7g}") for v in logits[p].tolist()]
+                    for p in POSITIONS
+                },
+            }
+        )
+    return {"transformers": transformers.__version__, "length": LENGTH, "models": models}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare, write nothing")
+    args = parser.parse_args()
+    made = make()
+    if not args.check:
+        REFERENCE.parent.mkdir(parents=True, exist_ok=True)
+        REFERENCE.write_text(json.dumps(made, separators=(",", ":"), sort_keys=True) + "\n")
+        print(f"wrote {REFERENCE} ({REFERENCE.stat().st_size} bytes)")
+        return 0
+    stored = json.loads(REFERENCE.read_text())
+    for old, new in zip(stored["models"], made["models"], strict=True):
+        for position, row in new["rows"].items():
+            gap = np.abs(np.subtract(old["rows"][position], row)).max()
+            if gap > 1e-5 * new["range"]:
+                where = f"seed {new['seed']}, position {position}"
+                print(f"{where}: differs by {gap:g}; rerun without --check to store it")
+                return 1
+    print(f"{len(made['models'])} models agree with {REFERENCE}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
