@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from slipstream.errors import InvalidArgumentError
 
@@ -25,15 +25,15 @@ class ChatTemplate:
     def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
         import jinja2
         from jinja2.ext import Extension, loopcontrols
-        from jinja2.nodes import CallBlock
+        from jinja2.nodes import CallBlock, Node
         from jinja2.sandbox import ImmutableSandboxedEnvironment
 
         class GenerationBlock(Extension):
             """`{% generation %}` marks the assistant's words for training; here it is only text."""
 
-            tags = {"generation"}
+            tags: ClassVar[set[str]] = {"generation"}
 
-            def parse(self, parser: Any) -> CallBlock:
+            def parse(self, parser: Any) -> Node:
                 line = next(parser.stream).lineno
                 body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
                 return CallBlock(self.call_method("_body"), [], [], body).set_lineno(line)
@@ -114,7 +114,9 @@ def _join_text_parts(index: int, parts: Sequence[Any]) -> str:
 
 def _to_json(value: Any, indent: int | None = None, **options: Any) -> str:
     # jinja2's own filter escapes HTML characters, which would change the prompt.
-    return json.dumps(value, ensure_ascii=options.pop("ensure_ascii", False), indent=indent, **options)
+    return json.dumps(
+        value, ensure_ascii=options.pop("ensure_ascii", False), indent=indent, **options
+    )
 
 
 def _raise_exception(message: str) -> None:

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class SlipstreamError(Exception):
-    """Base of all errors. The message says what is wrong, where, the limit, the value and the fix."""
+    """Base of all errors. The message says what, where, the limit, the value and the fix."""
 
     code: ClassVar[str] = "INTERNAL"
     exit_code: ClassVar[int] = 1

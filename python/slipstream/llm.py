@@ -148,7 +148,7 @@ class LLM:
     def stream(
         self, prompt: Prompt, sampling_params: SamplingParams | None = None
     ) -> Iterator[RequestOutput]:
-        """Continues one prompt and yields its state at each step: the text so far, not the new part.
+        """Continues one prompt and yields its state at each step: the whole text so far.
 
         Bad input raises here, before the first item. Closing the iterator cancels the request.
         """

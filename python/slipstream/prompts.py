@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias, TypedDict
+from typing import TypeAlias, TypedDict, cast
 
 from slipstream.errors import InvalidArgumentError
 from slipstream.sampling import check_text
@@ -40,11 +40,11 @@ class TokenPrompt:
 def split(prompts: Prompts) -> tuple[list[Prompt], bool]:
     """The prompts as a list, and whether it was one prompt rather than a list of prompts."""
     if isinstance(prompts, (str, bytes, bytearray, Mapping)) or not isinstance(prompts, Iterable):
-        return [prompts], True  # type: ignore[list-item]
+        return [cast("Prompt", prompts)], True
     items = list(prompts)
     if items and hasattr(items[0], "__index__"):
-        return [items], True  # type: ignore[list-item]
-    return items, False  # type: ignore[return-value]
+        return [cast("list[int]", items)], True
+    return cast("list[Prompt]", items), False
 
 
 def normalize(prompt: Prompt) -> TokenPrompt:

@@ -1,4 +1,4 @@
-"""`SamplingParams`: how the next token is chosen. The fields and their meaning are those of vLLM."""
+"""`SamplingParams`: how the next token is chosen, in the names and meanings of vLLM."""
 
 from __future__ import annotations
 
@@ -93,9 +93,7 @@ class SamplingParams:
                 raise InvalidArgumentError(
                     f"{name} is {getattr(self, name)!r}; it must be True or False."
                 )
-        if self.logprobs is not None and (
-            isinstance(self.logprobs, bool) or self.logprobs != 0
-        ):
+        if self.logprobs is not None and (isinstance(self.logprobs, bool) or self.logprobs != 0):
             raise InvalidArgumentError(
                 f"logprobs is {self.logprobs!r}; only the log-probability of the sampled token is "
                 "available: use logprobs=0 for it, or None for none."
@@ -128,9 +126,7 @@ class SamplingParams:
         )
 
     @classmethod
-    def from_generation_config(
-        cls, config: Mapping[str, Any], **overrides: Any
-    ) -> SamplingParams:
+    def from_generation_config(cls, config: Mapping[str, Any], **overrides: Any) -> SamplingParams:
         """The defaults that a model's generation_config.json asks for.
 
         As in transformers: greedy unless `do_sample` is true, and then its temperature, top_k,

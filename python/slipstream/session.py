@@ -104,7 +104,7 @@ class Session:
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
     ) -> PreparedPrompt:
-        """Renders a conversation with the model's template, which writes its special tokens itself."""
+        """Renders a conversation; the template writes its special tokens itself."""
         template = self._template(chat_template)
         text = template.render(
             messages,
@@ -210,8 +210,8 @@ class Accumulator:
                     self._cumulative += value
         stop_reason: int | str | None = last.stop_string or None
         if stop_reason is None and last.stop_token is not None:
-            if not self._session.is_model_eos(last.stop_token, self._params):
-                stop_reason = last.stop_token
+            model_end = self._session.is_model_eos(last.stop_token, self._params)
+            stop_reason = None if model_end else last.stop_token
         completion = CompletionOutput(
             index=0,
             text=self._text,

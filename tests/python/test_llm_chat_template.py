@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+
 from slipstream.chat_template import ChatTemplate
 from slipstream.errors import InvalidArgumentError
 
@@ -62,15 +63,18 @@ def test_rendering_equals_transformers(source: str, generation_prompt: bool) -> 
 
 def test_whitespace_and_json_follow_the_rules_of_transformers() -> None:
     """The same rules without transformers: trim_blocks, lstrip_blocks, tojson without escapes."""
-    template = ChatTemplate("{% if true %}\n  {% set x = 1 %}\nA{{ x }}\n{% endif %}\n{{ '<é>' | tojson }}")
+    template = ChatTemplate(
+        "{% if true %}\n  {% set x = 1 %}\nA{{ x }}\n{% endif %}\n{{ '<é>' | tojson }}"
+    )
     assert template.render([{"role": "user", "content": "x"}]) == 'A1\n"<é>"'
 
 
 def test_parts_of_text_are_joined() -> None:
     parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
-    assert ChatTemplate("{{ messages[0].content }}").render(
-        [{"role": "user", "content": parts}]
-    ) == "one\ntwo"
+    assert (
+        ChatTemplate("{{ messages[0].content }}").render([{"role": "user", "content": parts}])
+        == "one\ntwo"
+    )
 
 
 @pytest.mark.parametrize(
@@ -80,7 +84,10 @@ def test_parts_of_text_are_joined() -> None:
         (["hello"], r"messages\[0\]"),
         ([{"content": "x"}], r"messages\[0\]"),
         ([{"role": "user"}], "no content"),
-        ([{"role": "user", "content": "x"}, {"role": "user", "content": 7}], r"messages\[1\].content"),
+        (
+            [{"role": "user", "content": "x"}, {"role": "user", "content": 7}],
+            r"messages\[1\].content",
+        ),
         ([{"role": "user", "content": [{"type": "image_url"}]}], "image_url"),
     ],
 )

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import xxhash
+
 from slipstream import _native
 from slipstream.errors import (
     CorruptFileError,
@@ -64,7 +65,9 @@ def test_hashes_equal_those_of_xxhash() -> None:
     assert stream.hexdigest() == expected.hex()
 
 
-@pytest.mark.parametrize(("dtype", "element"), [("f32", np.uint32), ("f16", np.uint16), ("bf16", np.uint16)])
+@pytest.mark.parametrize(
+    ("dtype", "element"), [("f32", np.uint32), ("f16", np.uint16), ("bf16", np.uint16)]
+)
 @pytest.mark.parametrize(("rows", "k"), [(1, 1), (16, 8), (37, 13)])
 def test_packing_is_the_documented_order_and_unpacking_its_inverse(
     dtype: str, element: type[np.unsignedinteger], rows: int, k: int

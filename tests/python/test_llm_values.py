@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+
 from slipstream import errors
 from slipstream.errors import InvalidArgumentError
 from slipstream.prompts import normalize, split
@@ -153,7 +154,14 @@ def test_bad_prompts_say_what_is_wrong(prompt: object, says: str) -> None:
 
 @pytest.mark.parametrize(
     ("text", "size"),
-    [(4096, 4096), ("1", 1), ("2k", 2048), ("512M", 512 << 20), ("1.5GiB", 3 << 29), ("1tb", 1 << 40)],
+    [
+        (4096, 4096),
+        ("1", 1),
+        ("2k", 2048),
+        ("512M", 512 << 20),
+        ("1.5GiB", 3 << 29),
+        ("1tb", 1 << 40),
+    ],
 )
 def test_sizes(text: int | str, size: int) -> None:
     assert parse_bytes(text, "kv_memory") == size
@@ -181,7 +189,9 @@ def test_each_status_code_has_its_exception() -> None:
     ]
     assert [errors.error_class(code).code for code in range(1, 11)] == names
     assert errors.error_class(99) is errors.InternalError
-    wrong_input = {name for name in names if errors.error_class(names.index(name) + 1).exit_code == 2}
+    wrong_input = {
+        name for name in names if errors.error_class(names.index(name) + 1).exit_code == 2
+    }
     assert wrong_input == set(names[:5])
 
 
@@ -189,7 +199,8 @@ def test_importing_the_faces_needs_neither_numpy_nor_the_builder() -> None:
     code = (
         "import sys; from slipstream import LLM, AsyncLLM, SamplingParams, SlipstreamError\n"
         "import slipstream.cli.run, slipstream.cli.chat\n"
-        "bad = [m for m in sys.modules if m.split('.')[0] in ('numpy', 'jinja2', 'torch', 'rich')]\n"
+        "heavy = {'numpy', 'jinja2', 'torch', 'rich'}\n"
+        "bad = [m for m in sys.modules if m.split('.')[0] in heavy]\n"
         "bad += [m for m in sys.modules if m.startswith('slipstream.builder')]\n"
         "assert not bad, bad"
     )

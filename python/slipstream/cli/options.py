@@ -20,7 +20,9 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("loading")
     group.add_argument("--threads", type=int, metavar="N", help="default: the physical cores")
     group.add_argument(
-        "--kv-memory", metavar="SIZE", help="KV pool, such as 512M; default: a quarter of free memory"
+        "--kv-memory",
+        metavar="SIZE",
+        help="KV pool, such as 512M; default: a quarter of free memory",
     )
     group.add_argument(
         "--cpu-path",
@@ -46,7 +48,9 @@ def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> No
     group.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
     group.add_argument("--top-k", type=int, metavar="K", help="keep the K likeliest tokens; 0: all")
     group.add_argument("--top-p", type=float, metavar="P", help="keep tokens that sum to P")
-    group.add_argument("--min-p", type=float, metavar="P", help="drop tokens below P x the likeliest")
+    group.add_argument(
+        "--min-p", type=float, metavar="P", help="drop tokens below P x the likeliest"
+    )
     group.add_argument("--seed", type=int, metavar="N", help="default: a fresh one")
     group.add_argument(
         "--stop", action="append", metavar="TEXT", help="end before this text; may be repeated"
@@ -73,9 +77,7 @@ def sampling_params(args: argparse.Namespace, llm: LLM, **more: Any) -> Sampling
 def load(args: argparse.Namespace) -> LLM:
     from slipstream.llm import LLM
 
-    return LLM(
-        args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path
-    )
+    return LLM(args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path)
 
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:
