@@ -18,10 +18,9 @@ void ExpectRefused(std::string_view text, const std::string& part, const JsonLim
 }
 
 TEST(ParseJson, EqualsTheLibrarysParserOnGoodInput) {
-  for (
-      const char* text :
-      {R"({"a":[1,-2,3.5,{"b":null,"c":[true,false,[]]},"x\u00e9\n"],"z":{},"y":18446744073709551615})",
-       "[[[1],2],3]", "\"alone\"", " 12 ", "[]", "{\"\":{\"\":0}}", "1e3"}) {
+  for (const char* text : {R"({"a":[1,-2,3.5,{"b":null,"c":[true,false,[]]},"x\u00e9\n"]})",
+                           R"({"z":{},"y":18446744073709551615})", "[[[1],2],3]", "\"alone\"",
+                           " 12 ", "[]", "{\"\":{\"\":0}}", "1e3"}) {
     auto parsed = ParseJson(text, "the test");
     ASSERT_TRUE(parsed.ok()) << parsed.status().message();
     EXPECT_EQ(*parsed, json::parse(text)) << text;
@@ -54,7 +53,8 @@ TEST(ParseJson, BoundsDepthAndSize) {
 
 TEST(JsonReader, ReadsEveryType) {
   const json value = json::parse(
-      R"({"i":-3,"u":7,"n":2.5,"b":true,"s":"x","ss":["a","b"],"is":[1,2],"o":{"in":1},"l":[{"v":1},{"v":2}],"null":null})");
+      R"({"i":-3,"u":7,"n":2.5,"b":true,"s":"x","ss":["a","b"],"is":[1,2],"o":{"in":1},
+          "l":[{"v":1},{"v":2}],"null":null})");
   JsonReader reader(value, "the test");
   EXPECT_EQ(reader.Int("i", -5, 5), -3);
   EXPECT_EQ(reader.UInt("u"), 7u);
