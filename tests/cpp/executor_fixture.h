@@ -1,0 +1,77 @@
+// Makes executors on the paged fake, and answers what a request alone must give.
+#pragma once
+
+#include <algorithm>
+
+#include "executor/executor.h"
+#include "executor_paged_fake.h"
+
+namespace slipstream::executor {
+
+struct Fixture {
+  FakeOptions fake;
+  ExecutorConfig config{.kv_memory_bytes = 1 << 20};
+  EngineLimits limits{
+      .max_seq_len = 96, .max_batch_size = 16, .max_num_tokens = 64, .vocab_size = kFakeVocab};
+  std::vector<TokenId> eos = {0};
+  std::optional<Tokenizer> tokenizer;
+  std::shared_ptr<StepTurn> turn;
+  std::shared_ptr<FakeWatch> watch = std::make_shared<FakeWatch>();
+
+  Result<std::unique_ptr<Executor>> TryMake() {
+    ExecutorParts parts;
+    parts.backend = std::make_unique<PagedFake>(fake, watch);
+    parts.facts = {limits, eos, tokenizer};
+    parts.turn = turn;
+    return CreateExecutor(std::move(parts), config);
+  }
+  std::unique_ptr<Executor> Make() {
+    auto executor = TryMake();
+    EXPECT_TRUE(executor.ok()) << executor.status().message();
+    return *std::move(executor);
+  }
+};
+
+/// The whole answer of a request that was submitted without callback.
+inline Response Collect(Executor& executor, RequestId id) {
+  Response all;
+  for (;;) {
+    Result<Response> news = executor.Next(id);
+    if (!news.ok()) {
+      ADD_FAILURE() << news.status().message();
+      return all;
+    }
+    JoinResponse(*std::move(news), &all);
+    if (all.finished()) return all;
+  }
+}
+
+/// The request alone: no cache, no batch, no chunks, no threads.
+inline Response Alone(const Fixture& fixture, const Request& request) {
+  Response answer;
+  std::vector<TokenId> history = request.prompt_token_ids;
+  const SamplingParams& sampling = request.sampling;
+  decode::Sampler sampler(core::ScalarRowMath());
+  while (!answer.finished()) {
+    const std::vector<float> logits = FakeLogits(history, fixture.fake.window, fixture.fake.vocab);
+    const auto token =
+        sampler.Sample(logits, {sampling.temperature, sampling.top_k, sampling.top_p,
+                                sampling.min_p, sampling.seed.value_or(0), history.size(), true});
+    history.push_back(token->id);
+    answer.token_ids.push_back(token->id);
+    if (sampling.logprobs) answer.logprobs.push_back(token->logprob);
+    const auto in = [&](const std::vector<TokenId>& ids) {
+      return std::find(ids.begin(), ids.end(), token->id) != ids.end();
+    };
+    if ((!sampling.ignore_eos && in(fixture.eos)) || in(sampling.stop_token_ids)) {
+      answer.finish_reason = FinishReason::kStop;
+      answer.stop_token = token->id;
+    } else if (static_cast<int32_t>(answer.token_ids.size()) == sampling.max_tokens ||
+               static_cast<int32_t>(history.size()) == fixture.limits.max_seq_len) {
+      answer.finish_reason = FinishReason::kLength;
+    }
+  }
+  return answer;
+}
+
+}  // namespace slipstream::executor

@@ -1,0 +1,200 @@
+// Hundreds of mixed requests under drawn budgets, batch sizes and pools: each gets what it would
+// get alone, bit for bit.
+#include <gtest/gtest.h>
+
+#include <random>
+#include <thread>
+
+#include "executor_fixture.h"
+
+namespace slipstream::executor {
+namespace {
+
+Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
+  Request request;
+  const int32_t longest = random() % 4 == 0 ? limits.max_seq_len - 1 : 24;
+  request.prompt_token_ids.resize(1 + random() % longest);
+  for (TokenId& id : request.prompt_token_ids)
+    id = static_cast<TokenId>(random() % limits.vocab_size);
+  SamplingParams& sampling = request.sampling;
+  sampling.max_tokens = static_cast<int32_t>(random() % 10 == 0 ? 1000 : 1 + random() % 24);
+  sampling.temperature = random() % 4 == 0 ? 0.0f : 0.2f + static_cast<float>(random() % 20) / 10;
+  if (random() % 3 == 0) sampling.top_k = 1 + static_cast<int32_t>(random() % 20);
+  if (random() % 3 == 0) sampling.top_p = 0.05f + static_cast<float>(random() % 95) / 100;
+  if (random() % 3 == 0) sampling.min_p = static_cast<float>(random() % 50) / 100;
+  sampling.seed = uint64_t{random()} << 32 | random();
+  if (random() % 3 == 0)
+    sampling.stop_token_ids = {static_cast<TokenId>(random() % limits.vocab_size)};
+  sampling.ignore_eos = random() % 2;
+  sampling.logprobs = random() % 2;
+  return request;
+}
+
+void ExpectSame(const Response& got, const Response& want, const Request& request, bool cancelled) {
+  ASSERT_EQ(got.prompt_tokens, static_cast<int32_t>(request.prompt_token_ids.size()));
+  ASSERT_EQ(got.seed, *request.sampling.seed);
+  if (got.finish_reason == FinishReason::kCancelled) {
+    ASSERT_TRUE(cancelled);
+    ASSERT_LE(got.token_ids.size(), want.token_ids.size());
+    ASSERT_TRUE(std::equal(got.token_ids.begin(), got.token_ids.end(), want.token_ids.begin()));
+    ASSERT_TRUE(std::equal(got.logprobs.begin(), got.logprobs.end(), want.logprobs.begin()));
+    return;
+  }
+  ASSERT_EQ(got.finish_reason, want.finish_reason) << got.status.message();
+  ASSERT_EQ(got.token_ids, want.token_ids);
+  ASSERT_EQ(got.logprobs, want.logprobs);
+  ASSERT_EQ(got.stop_token, want.stop_token);
+}
+
+void RunMix(uint32_t seed, bool backend_samples) {
+  SCOPED_TRACE(testing::Message() << "seed " << seed);
+  std::mt19937 random(seed);
+  Fixture fixture;
+  fixture.fake.block_tokens = 1 + static_cast<int32_t>(random() % 8);
+  fixture.fake.window = 1 + static_cast<int32_t>(random() % 20);
+  fixture.fake.samples = backend_samples;
+  fixture.config.max_num_tokens =
+      1 + static_cast<int32_t>(random() % fixture.limits.max_num_tokens);
+  fixture.config.max_batch_size =
+      1 + static_cast<int32_t>(random() % fixture.limits.max_batch_size);
+  fixture.fake.max_num_tokens = fixture.config.max_num_tokens;
+  fixture.fake.max_batch_size = fixture.config.max_batch_size;
+  // From a pool that barely holds the longest request to one that never binds.
+  const int64_t per_sequence = (96 / fixture.fake.block_tokens + 3) * 96;
+  fixture.config.kv_memory_bytes = per_sequence * (2 + random() % 8);
+  const std::unique_ptr<Executor> executor = fixture.Make();
+  ASSERT_NE(executor, nullptr);
+
+  struct Submitted {
+    Request request;
+    RequestId id = 0;
+    bool cancelled = false;
+    bool with_callback = false;
+    Response answer;
+  };
+  std::vector<Submitted> all(120);
+  std::mutex mutex;
+  std::condition_variable finished;
+  int open_callbacks = 0;
+  for (Submitted& one : all) {
+    one.request = DrawRequest(random, fixture.limits);
+    one.with_callback = random() % 2;
+    ResponseCallback callback;
+    if (one.with_callback) {
+      std::lock_guard<std::mutex> lock(mutex);
+      ++open_callbacks;
+      callback = [&](const Response& news) {
+        std::lock_guard<std::mutex> guard(mutex);
+        EXPECT_FALSE(one.answer.finished()) << "news after the end";
+        JoinResponse(news, &one.answer);
+        if (news.finished() && --open_callbacks == 0) finished.notify_all();
+      };
+    }
+    const Result<RequestId> id = executor->Submit(one.request, callback);
+    if (!id.ok()) {
+      ASSERT_EQ(id.status().code(), StatusCode::kLimitExceeded) << id.status().message();
+      one.id = 0;
+      std::lock_guard<std::mutex> lock(mutex);
+      if (one.with_callback) --open_callbacks;
+      continue;
+    }
+    one.id = *id;
+    if (random() % 5 == 0) {
+      if (random() % 2) std::this_thread::sleep_for(std::chrono::microseconds(random() % 300));
+      Submitted& victim = all[random() % (&one - all.data() + 1)];
+      if (victim.id != 0) {
+        victim.cancelled = true;
+        const Status status = executor->Cancel(victim.id);
+        ASSERT_TRUE(status.ok() || status.code() == StatusCode::kNotFound);
+      }
+    }
+  }
+  int completed = 0;
+  for (Submitted& one : all) {
+    if (one.id == 0) continue;
+    if (!one.with_callback) one.answer = Collect(*executor, one.id);
+  }
+  {
+    std::unique_lock<std::mutex> lock(mutex);
+    ASSERT_TRUE(
+        finished.wait_for(lock, std::chrono::seconds(60), [&] { return open_callbacks == 0; }));
+  }
+  for (const Submitted& one : all) {
+    if (one.id == 0) continue;
+    ExpectSame(one.answer, Alone(fixture, one.request), one.request, one.cancelled);
+    completed += one.answer.finish_reason != FinishReason::kCancelled;
+  }
+  EXPECT_GT(completed, 40);
+  const ExecutorStats stats = executor->Stats();
+  EXPECT_EQ(stats.running, 0);
+  EXPECT_EQ(stats.waiting, 0);
+  EXPECT_EQ(stats.kv_blocks_free, stats.kv_blocks_total);
+  EXPECT_EQ(stats.requests_finished, stats.requests_submitted);
+  EXPECT_EQ(stats.steps, fixture.watch->steps);
+  EXPECT_LE(fixture.watch->most_rows, fixture.config.max_num_tokens);
+  EXPECT_LE(fixture.watch->most_sequences, fixture.config.max_batch_size);
+}
+
+TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAlone) {
+  for (uint32_t seed = 1; seed <= 25; ++seed) RunMix(seed, false);
+}
+
+TEST(ExecutorMixTest, BackendThatSamplesGivesTheSame) {
+  for (uint32_t seed = 101; seed <= 104; ++seed) RunMix(seed, true);
+}
+
+TEST(ExecutorMixTest, ManyThreadsSubmitAndTwoExecutorsTakeTurns) {
+  Fixture fixture;
+  fixture.turn = std::make_shared<StepTurn>();
+  const std::unique_ptr<Executor> first = fixture.Make();
+  Fixture other = fixture;
+  other.watch = std::make_shared<FakeWatch>();
+  const std::unique_ptr<Executor> second = other.Make();
+  std::vector<std::thread> clients;
+  for (uint32_t c = 0; c < 6; ++c) {
+    clients.emplace_back([&, c] {
+      std::mt19937 random(500 + c);
+      Executor& executor = c % 2 ? *first : *second;
+      for (int i = 0; i < 25; ++i) {
+        const Request request = DrawRequest(random, fixture.limits);
+        const Result<RequestId> id = executor.Submit(request);
+        ASSERT_TRUE(id.ok()) << id.status().message();
+        (void)executor.Stats();
+        ExpectSame(Collect(executor, *id), Alone(fixture, request), request, false);
+      }
+    });
+  }
+  for (std::thread& client : clients) client.join();
+  EXPECT_EQ(first->Stats().requests_finished, 75);
+  EXPECT_EQ(second->Stats().requests_finished, 75);
+}
+
+TEST(ExecutorMixTest, ShutdownInTheMiddleEndsEverybody) {
+  for (uint32_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 random(seed);
+    Fixture fixture;
+    fixture.config.max_batch_size = 4;
+    std::unique_ptr<Executor> executor = fixture.Make();
+    std::vector<std::pair<Request, RequestId>> submitted;
+    for (int i = 0; i < 30; ++i) {
+      Request request = DrawRequest(random, fixture.limits);
+      submitted.emplace_back(request, *executor->Submit(request));
+    }
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 2000));
+    std::thread other([&] { executor->Shutdown(); });
+    executor->Shutdown();
+    other.join();
+    executor->Shutdown();
+    EXPECT_EQ(executor->Submit(submitted[0].first).status().code(), StatusCode::kUnavailable);
+    for (const auto& [request, id] : submitted) {
+      ExpectSame(Collect(*executor, id), Alone(fixture, request), request, true);
+    }
+    const ExecutorStats stats = executor->Stats();
+    EXPECT_EQ(stats.kv_blocks_free, stats.kv_blocks_total);
+    EXPECT_EQ(stats.requests_finished, 30);
+  }
+}
+
+}  // namespace
+}  // namespace slipstream::executor

@@ -1,0 +1,177 @@
+// Memory budget, KV split, response joining, turns, Runtime.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "executor/mailbox.h"
+#include "executor/memory_budget.h"
+#include "executor/step_turn.h"
+#include "slipstream/engine.h"
+
+namespace slipstream::executor {
+namespace {
+
+class MemoryBudgetTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    root_ = std::filesystem::temp_directory_path() /
+            ("slipstream_memory_" + std::to_string(reinterpret_cast<uintptr_t>(this)));
+    std::filesystem::create_directories(root_);
+    sources_ = {root_ / "meminfo", root_ / "cgroup", root_ / "fs"};
+    Write("meminfo", "MemTotal: 9000 kB\nMemAvailable:    8000 kB\nSwapFree: 1 kB\n");
+  }
+  void TearDown() override { std::filesystem::remove_all(root_); }
+  void Write(const std::string& path, const std::string& text) {
+    std::filesystem::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  std::filesystem::path root_;
+  MemorySources sources_;
+};
+
+TEST_F(MemoryBudgetTest, WithoutLimitsItIsMemAvailable) {
+  EXPECT_EQ(AvailableMemory(sources_), 8000u * 1024);
+}
+
+TEST_F(MemoryBudgetTest, NothingKnownIsZero) {
+  Write("meminfo", "");
+  EXPECT_EQ(AvailableMemory(sources_), 0u);
+}
+
+TEST_F(MemoryBudgetTest, Version2TakesTheTightestParentAndCountsCacheAsFree) {
+  Write("cgroup", "0::/a/b\n");
+  Write("fs/a/b/memory.max", "max\n");
+  Write("fs/a/memory.max", "1000000\n");
+  Write("fs/a/memory.current", "700000\n");
+  Write("fs/a/memory.stat", "anon 5\ninactive_file 200000\n");
+  EXPECT_EQ(AvailableMemory(sources_), 500000u);
+  Write("fs/a/b/memory.max", "900000\n");
+  Write("fs/a/b/memory.current", "850000\n");
+  EXPECT_EQ(AvailableMemory(sources_), 50000u);
+  Write("fs/a/b/memory.current", "950000\n");
+  EXPECT_EQ(AvailableMemory(sources_), 0u);
+}
+
+TEST_F(MemoryBudgetTest, ContainerSeesItsGroupAtTheMount) {
+  Write("cgroup", "0::/\n");
+  Write("fs/memory.max", "600000\n");
+  Write("fs/memory.current", "100000\n");
+  EXPECT_EQ(AvailableMemory(sources_), 500000u);
+}
+
+TEST_F(MemoryBudgetTest, Version1) {
+  Write("cgroup", "5:cpu,cpuacct:/x\n4:memory:/box/inner\n");
+  Write("fs/memory/box/memory.limit_in_bytes", "400000\n");
+  Write("fs/memory/box/memory.usage_in_bytes", "300000\n");
+  Write("fs/memory/box/memory.stat", "total_inactive_file 100000\n");
+  EXPECT_EQ(AvailableMemory(sources_), 200000u);
+}
+
+TEST(PlanKvBlocksTest, SplitsInProportionAndNeverBeyondNeed) {
+  const std::vector<kv::GroupSpec> groups = {
+      {.block_tokens = 32, .window = 0, .bytes_per_block = 1000},
+      {.block_tokens = 32, .window = 64, .bytes_per_block = 3000}};
+  const EngineLimits limits{
+      .max_seq_len = 1024, .max_batch_size = 10, .max_num_tokens = 64, .vocab_size = 8};
+  const std::vector<int64_t> most = {10 * 32, 10 * kv::PeakBlocks(groups[1], 1024, 64)};
+  EXPECT_EQ(*PlanKvBlocks(groups, limits, uint64_t{1} << 40), most);
+  for (const uint64_t budget : {4000u, 4999u, 50000u, 200000u, 449999u}) {
+    const auto blocks = PlanKvBlocks(groups, limits, budget);
+    ASSERT_TRUE(blocks.ok());
+    const uint64_t bytes = (*blocks)[0] * 1000 + (*blocks)[1] * 3000;
+    EXPECT_LE(bytes, budget);
+    EXPECT_GE((*blocks)[0], 1);
+    EXPECT_GE((*blocks)[1], 1);
+    EXPECT_GE(bytes + 4000, std::min<uint64_t>(budget, most[0] * 1000 + most[1] * 3000))
+        << "what is given is used";
+    EXPECT_NEAR(static_cast<double>((*blocks)[0]) / most[0],
+                static_cast<double>((*blocks)[1]) / most[1], 0.03);
+  }
+  const auto refused = PlanKvBlocks(groups, limits, 3999);
+  EXPECT_EQ(refused.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(refused.status().message().find("4000"), std::string::npos);
+}
+
+TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
+  Mailbox mailbox;
+  mailbox.Post({.id = 3,
+                .text = "ab",
+                .token_ids = {1, 2},
+                .logprobs = {-1, -2},
+                .prompt_tokens = 4,
+                .seed = 9});
+  mailbox.Post({.id = 3,
+                .text = "c",
+                .token_ids = {3},
+                .logprobs = {-3},
+                .finish_reason = FinishReason::kStop,
+                .stop_string = "!",
+                .stop_token = 3,
+                .prompt_tokens = 4,
+                .seed = 9});
+  const std::optional<Response> all = mailbox.Take(std::chrono::milliseconds(0));
+  ASSERT_TRUE(all.has_value());
+  EXPECT_EQ(all->text, "abc");
+  EXPECT_EQ(all->token_ids, (std::vector<TokenId>{1, 2, 3}));
+  EXPECT_EQ(all->logprobs, (std::vector<float>{-1, -2, -3}));
+  EXPECT_EQ(all->stop_string, "!");
+  EXPECT_TRUE(all->finished());
+  EXPECT_FALSE(mailbox.Take(std::chrono::milliseconds(0)).has_value())
+      << "nothing comes after the end";
+}
+
+TEST(MailboxTest, ExtremeTimeoutsDoNotOverflow) {
+  Mailbox mailbox;
+  EXPECT_TRUE(mailbox.Take(std::chrono::milliseconds::min()).has_value());
+  std::thread poster([&] { mailbox.Post({.id = 1, .token_ids = {7}}); });
+  EXPECT_EQ(mailbox.Take(std::chrono::milliseconds::max())->token_ids, std::vector<TokenId>{7});
+  poster.join();
+}
+
+TEST(StepTurnTest, ServesInOrderOfArrival) {
+  StepTurn turn;
+  std::atomic<int64_t> counts[2] = {0, 0};
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> loops;
+  for (int i = 0; i < 2; ++i) {
+    loops.emplace_back([&, i] {
+      while (!stop) {
+        std::lock_guard<StepTurn> guard(turn);
+        ++counts[i];
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      }
+    });
+  }
+  while (counts[0] + counts[1] < 200) std::this_thread::yield();
+  stop = true;
+  for (std::thread& loop : loops) loop.join();
+  // A loop that wants the turn again at once does not get it before the one that waits.
+  EXPECT_GT(std::min(counts[0], counts[1]), 60);
+}
+
+TEST(RuntimeTest, ThreadsAndPaths) {
+  const auto runtime = Runtime::Create({.threads = 3, .cpu_path = CpuPath::kScalar});
+  ASSERT_TRUE(runtime.ok()) << runtime.status().message();
+  EXPECT_EQ(runtime->threads(), 3);
+  EXPECT_STREQ(runtime->cpu_path(), "scalar");
+  EXPECT_GE(Runtime::Create()->threads(), 1);
+  for (const int32_t threads : {-1, 1025}) {
+    const auto refused = Runtime::Create({.threads = threads});
+    EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(refused.status().message().find(std::to_string(threads)), std::string::npos);
+  }
+}
+
+TEST(FinishReasonTest, Names) {
+  EXPECT_STREQ(FinishReasonName(FinishReason::kNone), "");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kStop), "stop");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kLength), "length");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kCancelled), "cancelled");
+  EXPECT_STREQ(FinishReasonName(FinishReason::kError), "error");
+}
+
+}  // namespace
+}  // namespace slipstream::executor

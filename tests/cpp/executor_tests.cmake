@@ -1,0 +1,5 @@
+set(executor_rooms executor exec text decode sched kv engine pack core)
+slipstream_test(executor_loop_test executor_loop_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_mix_test executor_mix_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_text_test executor_text_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_parts_test executor_parts_test.cc ROOMS ${executor_rooms})
