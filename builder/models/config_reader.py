@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -26,7 +25,7 @@ _IRRELEVANT = """
     encoder_repetition_penalty length_penalty no_repeat_ngram_size encoder_no_repeat_ngram_size
     bad_words_ids num_return_sequences remove_invalid_values exponential_decay_length_penalty
     suppress_tokens begin_suppress_tokens forced_bos_token_id forced_eos_token_id
-    unsloth_version unsloth_fixed
+    unsloth_version unsloth_fixed transformers.js_config max_sequence_length model_max_length
 """
 IRRELEVANT: frozenset[str] = frozenset(_IRRELEVANT.split())
 
@@ -42,6 +41,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "clip_qkv": (),
     "qk_norm": (False,),
     "use_qk_norm": (False,),
+    "use_mrope": (False,),
     "embedding_multiplier": (1.0, 1),
     "residual_multiplier": (1.0, 1),
     "logits_scaling": (1.0, 1),
@@ -99,7 +99,8 @@ class ConfigReader:
         value = self._required(key, default)
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             raise self.bad(key, value, f"must be a number from {low:g} to {high:g}")
-        if not math.isfinite(value) or not low <= value <= high:
+        # Comparing first also refuses NaN, and integers that no float can hold.
+        if not low <= value <= high:
             raise self.bad(key, value, f"is outside of {low:g} to {high:g}")
         return float(value)
 

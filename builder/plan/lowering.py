@@ -9,7 +9,6 @@ from typing import Any
 from slipstream.builder.errors import InternalError
 from slipstream.builder.ir.graph import Graph, Node
 from slipstream.builder.ir.types import Rows
-from slipstream.builder.models.spec import ModelSpec
 from slipstream.builder.plan.kv_groups import KvGroup
 from slipstream.builder.plan.memory import ALIGN, Buffer, MemoryPlan, plan_memory
 from slipstream.builder.plan.program import CompileOptions
@@ -29,11 +28,9 @@ class LoweredPlan:
     log: list[str]
 
 
-def lower(
-    graph: Graph, spec: ModelSpec, groups: Sequence[KvGroup], options: CompileOptions
-) -> LoweredPlan:
+def lower(graph: Graph, groups: Sequence[KvGroup], options: CompileOptions) -> LoweredPlan:
     """Makes the `plan.cpu` JSON value (docs/design/engine-file.md) and the list of tensors."""
-    return _Lowering(graph, groups, options).run(spec)
+    return _Lowering(graph, groups, options).run()
 
 
 class _Lowering:
@@ -52,7 +49,7 @@ class _Lowering:
         self._values: list[dict[str, Any]] = []
         self._steps: list[dict[str, Any]] = []
 
-    def run(self, spec: ModelSpec) -> LoweredPlan:
+    def run(self) -> LoweredPlan:
         for node in self._graph.nodes:
             self._step(node)
         memory = self._assign_offsets()
@@ -71,8 +68,7 @@ class _Lowering:
         over = 100.0 * (memory.arena_bytes - bound) / bound if bound else 0.0
         log = [
             f"lowering: {len(self._steps)} steps over {len(self._values)} values, "
-            f"{len(self._weights.tensors)} tensors in {self._options.weights} "
-            f"for {spec.num_layers} layers",
+            f"{len(self._weights.tensors)} tensors",
             f"memory: arena of {memory.arena_bytes} bytes, {over:.1f}% above the lower bound of "
             f"{bound}",
         ]

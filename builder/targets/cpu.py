@@ -43,7 +43,7 @@ class CpuTarget:
         fused, log = PassManager(self.passes(), dumper).run(graph)
         check_lowered(fused, options)
         groups = plan_kv_groups(fused, options.kv_cache)
-        lowered = lower(fused, spec, groups, options)
+        lowered = lower(fused, groups, options)
         kv_per_token = sum(g.bytes_per_block // g.block_tokens for g in groups)
         memory = {
             "weights_bytes": sum(t.size_bytes for t in lowered.tensors),
@@ -56,9 +56,16 @@ class CpuTarget:
             tensors=lowered.tensors,
             kv_groups=[g.to_json() for g in groups],
             memory=memory,
-            log=[*log, *lowered.log],
+            log=[_header(spec, options), *log, *lowered.log],
             graph_json=graph_to_json(graph),
         )
+
+
+def _header(spec: ModelSpec, options: CompileOptions) -> str:
+    return (
+        f"cpu: {spec.architecture}, {spec.num_layers} layers, weights in {options.weights}, "
+        f"KV cache in {options.kv_cache}"
+    )
 
 
 def compile_cpu(

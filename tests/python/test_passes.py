@@ -135,11 +135,13 @@ def test_passes_do_not_change_their_argument() -> None:
 
 def test_passes_without_their_pattern_do_nothing() -> None:
     graph, _ = tiny_graph(TinyConfig())
-    for item in (Fold(), FuseRopeKv()):
+    idle: tuple[Pass, ...] = (Fold(), FuseRopeKv())
+    for item in idle:
         result = item.run(graph)
         assert result.graph.nodes == graph.nodes and result.log == ()
-    fused, _ = PassManager((FuseQkv(), FuseGateUp(), FuseResidualNorm(), FuseRopeKv())).run(graph)
-    for item in (FuseQkv(), FuseGateUp(), FuseResidualNorm(), FuseRopeKv()):
+    chain: tuple[Pass, ...] = (FuseQkv(), FuseGateUp(), FuseResidualNorm(), FuseRopeKv())
+    fused, _ = PassManager(chain).run(graph)
+    for item in chain:
         assert item.run(fused).log == ()
 
 

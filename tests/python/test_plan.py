@@ -49,7 +49,10 @@ def test_the_plan_computes_what_the_graph_means(seed: int) -> None:
 
     done = [0, 0, 0]
     while any(done[i] < len(s) for i, s in enumerate(sequences)):
-        chunks, outputs, wanted, row = [], [], [], 0
+        chunks: list[tuple[int, list[int]]] = []
+        outputs: list[int] = []
+        wanted: list[Any] = []
+        row = 0
         for slot, sequence in enumerate(sequences):
             count = min(int(rng.integers(0, 9)), len(sequence) - done[slot])
             if count == 0:
