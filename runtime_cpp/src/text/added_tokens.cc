@@ -108,7 +108,8 @@ void AddedTokenMatcher::Split(std::string_view text, bool parse_special,
     if (token.lstrip) begin = std::max(SpaceStartBefore(text, begin), plain);
     if (token.rstrip) end = SpaceEndAfter(text, end);
     if (plain < begin) pieces->push_back({text.substr(plain, begin - plain), -1});
-    pieces->push_back({text.substr(begin, end - begin), token.id});
+    // Nothing is left of a token of white space that an earlier one took with it.
+    if (begin < end) pieces->push_back({text.substr(begin, end - begin), token.id});
     plain = end;
   }
   if (plain < text.size()) pieces->push_back({text.substr(plain), -1});
