@@ -1,4 +1,4 @@
-"""`slipstream fetch`: the catalogue, the cache, and what goes wrong. One test uses the real model."""
+"""`slipstream fetch`: the catalogue, the cache, what goes wrong, and the real model."""
 
 from __future__ import annotations
 

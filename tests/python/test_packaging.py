@@ -1,0 +1,185 @@
+"""What the wheel promises: light imports, types, the C++ library and a program built on it."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import importlib.util
+import re
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import script
+
+import slipstream
+
+ROOT = Path(__file__).resolve().parents[2]
+SYSTEM_LIBRARIES = {
+    "libc.so.6",
+    "libgcc_s.so.1",
+    "libm.so.6",
+    "libstdc++.so.6",
+    "ld-linux-x86-64.so.2",
+}
+
+
+def output_of(*command: str | Path, **options: str | Path) -> str:
+    done = subprocess.run(
+        [str(part) for part in command],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        cwd=options.get("cwd"),
+    )
+    assert done.returncode == 0, f"{command}: {done.stdout}{done.stderr}"
+    return done.stdout
+
+
+def needed(library: Path) -> set[str]:
+    return set(re.findall(r"\(NEEDED\).*\[(.+)\]", output_of("readelf", "-d", library)))
+
+
+def native_module() -> Path:
+    spec = importlib.util.find_spec("slipstream._native")
+    assert spec is not None and spec.origin is not None
+    return Path(spec.origin)
+
+
+def test_version_is_one() -> None:
+    from slipstream import _native
+
+    assert slipstream.__version__ == importlib.metadata.version("slipstream")
+    assert slipstream.__version__ == _native.__version__
+    assert output_of(script("slipstream"), "--version").split() == [
+        "slipstream",
+        slipstream.__version__,
+    ]
+
+
+def test_tokenizers_pin_is_one() -> None:
+    """The Unicode tables are generated from the release that the tests compare with."""
+    generator = (ROOT / "runtime_cpp/src/text/generate_unicode_tables.py").read_text()
+    pin = re.search(r'^TOKENIZERS_VERSION = "(.+)"', generator, re.M)
+    assert pin is not None
+    pins = re.findall(r'"tokenizers==(.+)"', (ROOT / "pyproject.toml").read_text())
+    assert pins == [pin[1]] * 2
+
+
+@pytest.mark.parametrize("module", ["slipstream", "slipstream.kernels", "slipstream.builder"])
+def test_import_is_light(module: str) -> None:
+    heavy = ["numpy", "jinja2", "torch", "transformers", "triton", "slipstream._native"]
+    code = f"import sys, {module}; print([name for name in {heavy} if name in sys.modules])"
+    assert output_of(sys.executable, "-c", code).strip() == "[]"
+
+
+def test_public_names_exist() -> None:
+    for name in slipstream.__all__:
+        assert getattr(slipstream, name) is not None
+    with pytest.raises(AttributeError, match="no attribute 'Llm'"):
+        slipstream.Llm  # noqa: B018
+
+
+def test_user_code_type_checks(tmp_path: Path) -> None:
+    """py.typed and the stub of the native module reach a user's mypy."""
+    pytest.importorskip("mypy")
+    (tmp_path / "user.py").write_text(
+        "from slipstream import LLM, SamplingParams\n"
+        "from slipstream.builder.errors import BuildError\n"
+        "reveal_type(LLM('m.engine').generate(['a'], SamplingParams())[0].outputs[0].text)\n"
+        "LLM(3)\n"
+    )
+    checked = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--cache-dir", str(tmp_path / "c"), "user.py"],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        timeout=300,
+    )
+    assert 'Revealed type is "str"' in checked.stdout.replace("builtins.", ""), checked.stdout
+    assert "user.py:4: error: Argument 1" in checked.stdout
+    assert "Found 1 error in 1 file" in checked.stdout, checked.stdout
+
+
+def test_sdk_holds_every_public_header() -> None:
+    shipped = {path.name for path in (slipstream.sdk_dir() / "include/slipstream").iterdir()}
+    assert shipped == {path.name for path in (ROOT / "runtime_cpp/include/slipstream").iterdir()}
+    for path in (slipstream.sdk_dir() / "include/slipstream").iterdir():
+        output_of("g++", "-std=c++20", "-fsyntax-only", "-x", "c++", f"-I{path.parents[1]}", path)
+
+
+def test_shared_library_exports_the_public_api_only() -> None:
+    library = slipstream.sdk_dir() / "lib/libslipstream.so"
+    symbols = output_of("nm", "-DC", "--defined-only", library).splitlines()
+    names = [line.split(maxsplit=2)[2] for line in symbols]
+    strangers = [
+        name
+        for name in names
+        if not re.match(r"((vtable|typeinfo|typeinfo name) for )?slipstream::", name)
+    ]
+    assert not strangers
+    rooms = r"slipstream::(core|pack|engine|exec|kv|sched|decode|text|executor)::"
+    assert not [name for name in names if re.search(rf"^({rooms})", name)]
+    for call in ("Engine::Load", "Runtime::Create", "Model::Create", "Executor::Create"):
+        assert any(name.startswith(f"slipstream::{call}(") for name in names), call
+
+
+def test_libraries_need_the_system_only() -> None:
+    for library in (slipstream.sdk_dir() / "lib/libslipstream.so", native_module()):
+        assert needed(library) <= SYSTEM_LIBRARIES, library
+
+
+@pytest.fixture(scope="module", params=["wheel", "prefix"])
+def prefix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Both ways to have the C++ library: inside the wheel, and installed by CMake."""
+    if request.param == "wheel":
+        return slipstream.sdk_dir()
+    build = ROOT / "build/cpp"
+    if not (build / "runtime_cpp/libslipstream.so").exists():
+        pytest.skip("build/cpp is missing; `make test-cpp` makes it")
+    target = tmp_path_factory.mktemp("prefix")
+    output_of("cmake", "--install", build, "--prefix", target)
+    return target
+
+
+@pytest.fixture(scope="module")
+def stream(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ example, built from a copy that sees nothing of the source tree."""
+    folder = tmp_path_factory.mktemp("example")
+    shutil.copytree(ROOT / "examples/cpp", folder / "source")
+    command = ["cmake", "-S", folder / "source", "-B", folder / "build", "-G", "Ninja"]
+    output_of(*command, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
+    output_of("cmake", "--build", folder / "build")
+    return folder / "build/stream"
+
+
+def test_cpp_example_runs_with_an_empty_environment(
+    stream: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    engine = smollm2_engine("bf16")
+    begin = time.monotonic()
+    text = output_of("env", "-i", stream, engine, "The capital of France is", "8")
+    assert time.monotonic() - begin < 20
+    assert "Paris" in text
+
+
+def test_cpp_example_names_what_is_wrong(stream: Path, tmp_path: Path) -> None:
+    missing = subprocess.run(
+        [stream, tmp_path / "none.engine", "x"], capture_output=True, text=True, timeout=60
+    )
+    assert missing.returncode == 1
+    assert "none.engine" in missing.stderr
+    assert subprocess.run([stream], capture_output=True, timeout=60).returncode == 2
+
+
+def test_static_library_links(prefix: Path, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "examples/cpp", tmp_path / "source")
+    lists = tmp_path / "source/CMakeLists.txt"
+    lists.write_text(lists.read_text().replace("slipstream::slipstream", "slipstream::static"))
+    command = ["cmake", "-S", tmp_path / "source", "-B", tmp_path / "build", "-G", "Ninja"]
+    output_of(*command, f"-DCMAKE_PREFIX_PATH={prefix}")
+    output_of("cmake", "--build", tmp_path / "build")
+    assert needed(tmp_path / "build/stream") <= SYSTEM_LIBRARIES
