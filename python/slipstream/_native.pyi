@@ -1,10 +1,15 @@
 """Types of the native module. `slipstream.LLM` and `slipstream.AsyncLLM` are the usual way in."""
 
 from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
-from _typeshed import ReadableBuffer, WriteableBuffer
+from _typeshed import ReadableBuffer
+from numpy.typing import NDArray
 
 __version__: str
+
+# numpy says that its arrays are buffers only from Python 3.12 on.
+_Buffer: TypeAlias = ReadableBuffer | NDArray[Any]
 
 class Tokenizer:
     """Text to token ids and back, as Hugging Face `tokenizers` does. Immutable and thread-safe."""
@@ -217,12 +222,12 @@ class pack:
         """XXH3-128 over data in pieces. Not thread-safe."""
 
         def __init__(self) -> None: ...
-        def update(self, data: ReadableBuffer) -> None: ...
+        def update(self, data: _Buffer) -> None: ...
         def digest(self) -> bytes: ...
         def hexdigest(self) -> str: ...
 
     @staticmethod
-    def xxh3_128(data: ReadableBuffer) -> bytes: ...
+    def xxh3_128(data: _Buffer) -> bytes: ...
     @staticmethod
     def n16k4_packed_rows(segment_rows: Sequence[int]) -> int: ...
     @staticmethod
@@ -232,16 +237,16 @@ class pack:
         dtype: str,
         rows: int,
         k: int,
-        source: ReadableBuffer,
+        source: _Buffer,
         packed_row: int,
-        packed: WriteableBuffer,
+        packed: _Buffer,
     ) -> None: ...
     @staticmethod
     def unpack_n16k4(
         dtype: str,
         rows: int,
         k: int,
-        packed: ReadableBuffer,
+        packed: _Buffer,
         packed_row: int,
-        target: WriteableBuffer,
+        target: _Buffer,
     ) -> None: ...

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
 from slipstream.errors import InvalidArgumentError
 
@@ -31,7 +31,7 @@ class ChatTemplate:
         class GenerationBlock(Extension):
             """`{% generation %}` marks the assistant's words for training; here it is only text."""
 
-            tags: ClassVar[set[str]] = {"generation"}
+            tags = {"generation"}  # noqa: RUF012  jinja2 declares it without ClassVar
 
             def parse(self, parser: Any) -> Node:
                 line = next(parser.stream).lineno
