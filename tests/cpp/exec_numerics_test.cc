@@ -112,7 +112,7 @@ TEST(Numerics, F16AgreesWithTheCompilersType) {
     EXPECT_EQ(core::FloatToF16(value), bits);
     const int exponent = static_cast<int>((bits >> 10) & 31);
     const double mantissa = bits & 0x3ff;
-    const double exact = exponent == 31   ? std::numeric_limits<double>::infinity()
+    const double exact = exponent == 31  ? std::numeric_limits<double>::infinity()
                          : exponent == 0 ? std::ldexp(mantissa, -24)
                                          : std::ldexp(1024 + mantissa, exponent - 25);
     EXPECT_EQ(value, static_cast<float>((bits & 0x8000) ? -exact : exact));

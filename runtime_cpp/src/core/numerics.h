@@ -1,16 +1,18 @@
-// Scalar reference of the functions in the numerics contract cpu-numerics/1 (docs/design/numerics.md).
+// Scalar reference of the functions in the numerics contract cpu-numerics/1
+// (docs/design/numerics.md).
 //
-// Everything here is `static inline` on purpose: the kernel objects of one instruction set include this header, and a
-// function with external linkage in them could be picked by the linker for code that runs on older CPUs. For the same
-// reason no std:: function is used. Contraction is off in every build, so each operation rounds exactly as written.
+// Everything here is `static inline` on purpose: the kernel objects of one instruction set include
+// this header, and a function with external linkage in them could be picked by the linker for code
+// that runs on older CPUs. For the same reason no std:: function is used. Contraction is off in
+// every build, so each operation rounds exactly as written.
 #pragma once
 
 #include <cstdint>
 
 namespace slipstream::core {
 
-constexpr int32_t kLanes = 16;             ///< Virtual lanes of every row reduction.
-constexpr int32_t kVocabChunk = 4096;      ///< Logits per chunk of log_sum_exp.
+constexpr int32_t kLanes = 16;                ///< Virtual lanes of every row reduction.
+constexpr int32_t kVocabChunk = 4096;         ///< Logits per chunk of log_sum_exp.
 constexpr int32_t kAttentionPartition = 256;  ///< Absolute positions per partition of attention.
 
 constexpr float kInfinity = __builtin_inff();
@@ -18,10 +20,12 @@ constexpr float kInfinity = __builtin_inff();
 constexpr float kLog2E = 0x1.715476p+0f;
 constexpr float kLn2Hi = 0x1.62e43p-1f;
 constexpr float kLn2Lo = -0x1.05c610p-29f;
-constexpr float kRoundMagic = 0x1.8p+23f;  ///< Adding it rounds |x| < 2^22 to an integer, ties to even, in the low bits.
+constexpr float kRoundMagic =
+    0x1.8p+23f;  ///< Adding it rounds |x| < 2^22 to an integer, ties to even, in the low bits.
 
-constexpr float kExpMax = 0x1.62e42ep+6f;   ///< Above it exp gives +inf.
-constexpr float kExpMin = -0x1.5d5894p+6f;  ///< Below it exp gives 0: results are normal numbers or 0.
+constexpr float kExpMax = 0x1.62e42ep+6f;  ///< Above it exp gives +inf.
+constexpr float kExpMin =
+    -0x1.5d5894p+6f;  ///< Below it exp gives 0: results are normal numbers or 0.
 constexpr float kExpC2 = 0x1.fffffcp-2f;
 constexpr float kExpC3 = 0x1.55549p-3f;
 constexpr float kExpC4 = 0x1.5558f4p-5f;
@@ -29,7 +33,7 @@ constexpr float kExpC5 = 0x1.123a6cp-7f;
 constexpr float kExpC6 = 0x1.6a2352p-10f;
 
 constexpr float kTwoOverPi = 0x1.45f306p-1f;
-constexpr float kPiOver2A = 0x1.921fb6p+0f;    ///< pi/2 = A + B + C.
+constexpr float kPiOver2A = 0x1.921fb6p+0f;  ///< pi/2 = A + B + C.
 constexpr float kPiOver2B = -0x1.777a5cp-25f;
 constexpr float kPiOver2C = -0x1.ee59dap-50f;
 constexpr float kSinC3 = -0x1.55554p-3f;
@@ -39,7 +43,7 @@ constexpr float kCosC4 = 0x1.555546p-5f;
 constexpr float kCosC6 = -0x1.6c0a02p-10f;
 constexpr float kCosC8 = 0x1.994bf4p-16f;
 
-constexpr float kLogLn2Hi = 0x1.62e4p-1f;      ///< 15 bits: times any exponent it is exact.
+constexpr float kLogLn2Hi = 0x1.62e4p-1f;  ///< 15 bits: times any exponent it is exact.
 constexpr float kLogLn2Lo = 0x1.7f7d1cp-20f;
 constexpr float kLogC[9] = {0x1.555548p-2f,  -0x1.000006p-2f, 0x1.99a4b6p-3f,
                             -0x1.555c4ep-3f, 0x1.233768p-3f,  -0x1.fc2206p-4f,
@@ -131,7 +135,9 @@ static inline float TreeSum(float* lanes) {
   return lanes[0];
 }
 
-static inline float Bf16ToFloat(uint16_t bits) { return BitsFloat(static_cast<uint32_t>(bits) << 16); }
+static inline float Bf16ToFloat(uint16_t bits) {
+  return BitsFloat(static_cast<uint32_t>(bits) << 16);
+}
 
 /// Round to nearest even; NaN stays NaN.
 static inline uint16_t FloatToBf16(float x) {
@@ -162,7 +168,8 @@ static inline uint16_t FloatToF16(float x) {
     return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   }
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);  // >= 65520
-  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low bits, rounded to even
+  if (magnitude < 0x38800000u) {  // below 2^-14: adding 0.5 leaves the multiple of 2^-24 in the low
+                                  // bits, rounded to even
     const float shifted = BitsFloat(magnitude) + 0.5f;
     return static_cast<uint16_t>(sign | (FloatBits(shifted) - 0x3f000000u));
   }
@@ -176,7 +183,8 @@ struct LogSumExpState {
   float sum = 0.0f;
 };
 
-/// Adds a chunk with its own maximum and sum of exp(x - max). Chunks of only -inf are left out by the caller.
+/// Adds a chunk with its own maximum and sum of exp(x - max). Chunks of only -inf are left out by
+/// the caller.
 static inline void MergeChunk(LogSumExpState* state, float max, float sum) {
   const float merged = MaxNew(max, state->max);
   const float old_scale = Exp(state->max - merged);

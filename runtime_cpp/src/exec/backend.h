@@ -1,5 +1,5 @@
-// The seam between the executor and whatever runs a step: the CPU plan executor, a TensorRT engine, or a null backend in
-// scheduler tests. One step is Submit -> (Sample | Read) -> Release.
+// The seam between the executor and whatever runs a step: the CPU plan executor, a TensorRT engine,
+// or a null backend in scheduler tests. One step is Submit -> (Sample | Read) -> Release.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,13 @@
 
 namespace slipstream::exec {
 
-/// What is wanted of an output row. Rows that are not listed in StepBatch::outputs produce nothing (plain prefill rows).
+/// What is wanted of an output row. Rows that are not listed in StepBatch::outputs produce nothing
+/// (plain prefill rows).
 enum class OutputKind : uint8_t {
   kSample = 0,  ///< Logits are made and a token will be sampled from them.
   kLogits = 1,  ///< Logits will be read.
-  kHidden = 2,  ///< The final hidden state (after the last norm) will be read; no logits are made for a batch of these only.
+  kHidden = 2,  ///< The final hidden state (after the last norm) will be read; no logits are made
+                ///< for a batch of these only.
 };
 
 struct OutputRow {
@@ -31,8 +33,9 @@ struct SequenceSlice {
   int32_t num_rows = 0;
 };
 
-/// Physical blocks of the sequences of a step in one cache group. Entry [s * stride + b] holds the positions
-/// [b * block_tokens, (b + 1) * block_tokens) of sequences[s]; -1 where a window group has freed the block.
+/// Physical blocks of the sequences of a step in one cache group. Entry [s * stride + b] holds the
+/// positions [b * block_tokens, (b + 1) * block_tokens) of sequences[s]; -1 where a window group
+/// has freed the block.
 struct BlockTable {
   int32_t stride = 0;
   std::vector<int32_t> blocks;  ///< size sequences.size() * stride
@@ -40,14 +43,16 @@ struct BlockTable {
 
 /// The ragged input of a step. Rows are ordered by sequence; `positions` are absolute.
 struct StepBatch {
-  std::vector<TokenId> token_ids;            ///< [rows]
-  std::vector<float> embedding_rows;         ///< Instead of ids, [rows, hidden]; empty on backends that take ids only.
-  std::vector<int32_t> positions;            ///< [rows]
+  std::vector<TokenId> token_ids;  ///< [rows]
+  std::vector<float>
+      embedding_rows;  ///< Instead of ids, [rows, hidden]; empty on backends that take ids only.
+  std::vector<int32_t> positions;  ///< [rows]
   std::vector<SequenceSlice> sequences;
-  std::vector<BlockTable> block_tables;      ///< One per cache group, in manifest order.
-  std::vector<OutputRow> outputs;            ///< Ascending by row; at most max_batch_size.
-  std::vector<int32_t> adapter_slots;        ///< [rows], -1 = base model; empty = all base.
-  std::vector<int32_t> tree_parents;         ///< [rows], row index of the parent of a drafted row; empty = causal chain.
+  std::vector<BlockTable> block_tables;  ///< One per cache group, in manifest order.
+  std::vector<OutputRow> outputs;        ///< Ascending by row; at most max_batch_size.
+  std::vector<int32_t> adapter_slots;    ///< [rows], -1 = base model; empty = all base.
+  std::vector<int32_t>
+      tree_parents;  ///< [rows], row index of the parent of a drafted row; empty = causal chain.
   int32_t rows() const { return static_cast<int32_t>(positions.size()); }
 };
 
@@ -68,7 +73,8 @@ struct SamplingBatch {
 };
 struct SampledTokens {
   std::vector<TokenId> tokens;
-  std::vector<float> logprobs;  ///< Natural log of the sampled token under softmax(logits); 0 where not asked.
+  std::vector<float>
+      logprobs;  ///< Natural log of the sampled token under softmax(logits); 0 where not asked.
 };
 
 /// f32 rows of the last step, valid until Release. Row r starts at data + r * stride.
@@ -95,15 +101,18 @@ class Backend {
   /// Allocates the pool of each group: blocks[g] blocks. Called once, before the first Submit.
   virtual Status AllocateKv(std::span<const int64_t> blocks) = 0;
 
-  /// Starts a step. The batch may be reused as soon as Submit returns. At most one step is in flight on the CPU backend.
-  /// Errors leave the backend usable: kInvalidArgument for a malformed batch.
+  /// Starts a step. The batch may be reused as soon as Submit returns. At most one step is in
+  /// flight on the CPU backend. Errors leave the backend usable: kInvalidArgument for a malformed
+  /// batch.
   virtual Result<StepHandle> Submit(const StepBatch& batch) = 0;
 
-  /// True when Sample is implemented by the backend; otherwise the executor samples on the host from Read(kLogits).
+  /// True when Sample is implemented by the backend; otherwise the executor samples on the host
+  /// from Read(kLogits).
   virtual bool samples() const { return false; }
   virtual Result<SampledTokens> Sample(StepHandle step, const SamplingBatch& sampling);
 
-  /// Waits for the step and gives its logits (kind kSample and kLogits, in order) or hidden rows (kHidden).
+  /// Waits for the step and gives its logits (kind kSample and kLogits, in order) or hidden rows
+  /// (kHidden).
   virtual Result<RowsView> Read(StepHandle step, OutputKind kind) = 0;
   virtual void Release(StepHandle step) = 0;
 };

@@ -1,0 +1,169 @@
+// Attention of every path, tiling and split against the scalar reference, and the reference against
+// double precision.
+#include <algorithm>
+#include <numeric>
+
+#include "exec_kernel_fixture.h"
+
+namespace slipstream::exec::cpu {
+namespace {
+
+using core::DType;
+
+/// A sequence with a random block table over a pool whose unused parts hold NaN.
+struct Problem {
+  DType type;
+  int32_t heads, kv_heads, dim, window, context, rows;
+  int64_t q_stride;
+  std::vector<float> q;
+  std::vector<std::byte> pool;
+  std::vector<int32_t> table;
+  int64_t bytes_per_block;
+
+  Problem(Random& random, DType type, int32_t kv_heads, int32_t group, int32_t dim, int32_t window,
+          int32_t context, int32_t rows, Values values)
+      : type(type),
+        heads(kv_heads * group),
+        kv_heads(kv_heads),
+        dim(dim),
+        window(window),
+        context(context),
+        rows(rows) {
+    q_stride = heads * dim + 3;
+    q = random.Floats(rows * q_stride, values);
+    const int32_t blocks = (context + 31) / 32;
+    bytes_per_block = int64_t{2} * kv_heads * dim * 32 * core::DTypeSize(type);
+    pool = random.Elements((blocks + 2) * bytes_per_block / core::DTypeSize(type), type, values);
+    pool.resize(pool.size() + kKvPoolPadding, std::byte{0xff});
+    table.resize(blocks + 2);
+    std::iota(table.begin(), table.end(), 0);
+    for (int32_t i = blocks + 1; i > 0; --i) std::swap(table[i], table[random.Int(0, i)]);
+    // Positions after the last one, and two whole blocks, hold NaN: nothing of them may be used.
+    for (int32_t p = context; p < (blocks + 2) * 32; ++p) {
+      for (int32_t h = 0; h < kv_heads; ++h) {
+        for (int32_t d = 0; d < dim; ++d) {
+          Poison(KIndex(p, h, d));
+          Poison(VIndex(p, h, d));
+        }
+      }
+    }
+  }
+
+  int64_t KIndex(int32_t p, int32_t h, int32_t d) const {
+    return Block(p) + (int64_t{h} * dim + d) * 32 + p % 32;
+  }
+  int64_t VIndex(int32_t p, int32_t h, int32_t d) const {
+    return Block(p) + int64_t{kv_heads} * dim * 32 + (int64_t{h} * 32 + p % 32) * dim + d;
+  }
+  int64_t Block(int32_t p) const { return table[p / 32] * bytes_per_block / core::DTypeSize(type); }
+  void Poison(int64_t index) {
+    std::memset(&pool[index * core::DTypeSize(type)], 0xff, core::DTypeSize(type));
+  }
+  double Element(int64_t index) const {
+    if (type == DType::kF32) {
+      float x;
+      std::memcpy(&x, &pool[4 * index], 4);
+      return x;
+    }
+    uint16_t half;
+    std::memcpy(&half, &pool[2 * index], 2);
+    return type == DType::kF16 ? core::F16ToFloat(half) : core::Bf16ToFloat(half);
+  }
+
+  /// The last `rows` positions of the context, in tiles of at most `tile_rows` x `tile_heads`.
+  std::vector<float> Run(const KernelTable& kernels, int32_t tile_rows, int32_t tile_heads) {
+    std::vector<AttentionItem> items;
+    const int32_t group = heads / kv_heads;
+    for (int32_t r = 0; r < rows; r += tile_rows) {
+      for (int32_t g = 0; g < kv_heads; ++g) {
+        for (int32_t h = 0; h < group; h += tile_heads) {
+          items.push_back({r, std::min(rows, r + tile_rows), g * group + h,
+                           g * group + std::min(group, h + tile_heads), context - rows + r,
+                           table.data()});
+        }
+      }
+    }
+    std::vector<float> o(rows * q_stride, -1.0f);
+    std::vector<float> scratch(AttentionScratchFloats(dim));
+    AttentionArgs a;
+    a.q = q.data();
+    a.q_stride = a.o_stride = q_stride;
+    a.o = o.data();
+    a.kv = {pool.data(), bytes_per_block, 0, bytes_per_block / 2, type, kv_heads, dim};
+    a.heads = heads;
+    a.window = window;
+    a.scale = 1.0f / std::sqrt(static_cast<float>(dim));
+    a.items = items.data();
+    a.item_end = static_cast<int64_t>(items.size());
+    a.scratch = scratch.data();
+    kernels.attention(a);
+    return o;
+  }
+};
+
+TEST(Attention, ReferenceIsSoftmaxAttention) {
+  Random random(21);
+  for (DType type : kAllTypes) {
+    for (int32_t window : {0, 100}) {
+      Problem p(random, type, 2, 2, 16, window, 700, 2, Values::kNormal);
+      const std::vector<float> o = p.Run(kScalarKernels, 1, 1);
+      for (int32_t r = 0; r < 2; ++r) {
+        for (int32_t h = 0; h < 4; ++h) {
+          const int32_t query = 698 + r;
+          const int32_t first = window > 0 ? query - window + 1 : 0;
+          std::vector<double> s;
+          for (int32_t pos = first; pos <= query; ++pos) {
+            double dot = 0;
+            for (int32_t d = 0; d < 16; ++d)
+              dot += p.q[r * p.q_stride + h * 16 + d] * p.Element(p.KIndex(pos, h / 2, d));
+            s.push_back(std::exp(dot / 4));
+          }
+          const double total = std::accumulate(s.begin(), s.end(), 0.0);
+          for (int32_t d = 0; d < 16; ++d) {
+            double want = 0;
+            for (int32_t pos = first; pos <= query; ++pos)
+              want += s[pos - first] / total * p.Element(p.VIndex(pos, h / 2, d));
+            EXPECT_NEAR(o[r * p.q_stride + h * 16 + d], want, 2e-6);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Attention, EveryPathAndTilingMatchesTheReference) {
+  Random random(22);
+  for (int round = 0; round < 90; ++round) {
+    const int32_t context = round % 3 == 0 ? random.Int(1, 60) : random.Int(200, 600);
+    const int32_t rows = std::min(context, random.Int(1, 14));
+    const int32_t window = round % 4 == 0 ? random.Int(1, context + 5) : 0;
+    const int32_t group = random.Int(1, 5);
+    Problem p(random, kAllTypes[round % 3], random.Int(1, 2), group,
+              random.Int(1, 5) * (round % 2 == 0 ? 16 : 7), window, context, rows,
+              round % 5 == 0 ? Values::kExtreme : Values::kNormal);
+    const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
+    for (const KernelTable* path : WidePaths()) {
+      for (int32_t tile_heads : {1, group}) {
+        const int32_t tile_rows = random.Int(1, kMaxQueryTile / tile_heads);
+        ExpectSameBits(p.Run(*path, tile_rows, tile_heads), want,
+                       std::string(path->name) + " round " + std::to_string(round) + " tile " +
+                           std::to_string(tile_rows));
+      }
+    }
+  }
+}
+
+TEST(Attention, RowsAcrossAPartitionBorder) {
+  // Rows 250..261 of one tile: some see one partition only; with a window, some see only the
+  // second.
+  Random random(23);
+  for (int32_t window : {0, 3, 257}) {
+    Problem p(random, DType::kBF16, 1, 1, 32, window, 262, 12, Values::kNormal);
+    const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
+    for (const KernelTable* path : WidePaths())
+      ExpectSameBits(p.Run(*path, 12, 1), want, path->name);
+  }
+}
+
+}  // namespace
+}  // namespace slipstream::exec::cpu
