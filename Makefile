@@ -26,7 +26,8 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
 PYTHON_FOLDERS := builder plugins python tests benchmarks runtime_cpp .ci/requirements
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.h')
 
-.PHONY: help setup setup-test demo test test-cpp test-python test-full sanitize bench lint format clean
+.PHONY: help setup setup-test demo test test-cpp test-python test-full sanitize bench \
+  lint lint-python lint-types lint-cpp format clean
 
 help:  ## show this list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
@@ -102,10 +103,16 @@ build/types/slipstream: $(SOURCES)
 	ln -s $(CURDIR)/builder $(CURDIR)/plugins/kernels $@
 	touch $@
 
-lint: $(VENV)/.deps-test build/types/slipstream  ## ruff, mypy, clang-format
+lint: lint-python lint-types lint-cpp  ## ruff, mypy, clang-format
+
+lint-python: $(VENV)/.deps-test
 	$(BIN)/ruff check $(PYTHON_FOLDERS)
 	$(BIN)/ruff format --check $(PYTHON_FOLDERS)
+
+lint-types: $(VENV)/.deps-test build/types/slipstream
 	MYPYPATH=build/types $(BIN)/mypy -p slipstream
+
+lint-cpp:
 	clang-format-14 --dry-run -Werror $(CXX_FILES)
 
 format: $(VENV)/.deps-test  ## let ruff and clang-format rewrite the files

@@ -82,6 +82,9 @@ def python_violations(path: str, text: str) -> Iterator[str]:
             yield f"{where}: only plugins/kernels may"
         if top in ("torch", "transformers"):
             yield f"{where}: only tests may"
+        kernel = module.startswith("slipstream.kernels.") and ".compile" not in module
+        if kernel and path != "plugins/kernels/compile.py":
+            yield f"{where}: kernel modules load triton; plugins/kernels/compile.py is the door"
         if not path.startswith("builder/"):
             continue
         if module.startswith("slipstream._native") and path != "builder/native.py":
@@ -223,6 +226,7 @@ def test_cpp_use_within_the_rules_passes(path: str, line: str) -> None:
         ("builder/cli.py", "def f():\n    import torch"),
         ("python/slipstream/llm.py", "import transformers.utils"),
         ("python/slipstream/llm.py", "import triton"),
+        ("builder/targets/a.py", "from slipstream.kernels import paged_attention"),
     ],
 )
 def test_python_violation_is_found(path: str, line: str) -> None:
@@ -237,6 +241,8 @@ def test_python_violation_is_found(path: str, line: str) -> None:
         ("builder/engine/a.py", "from slipstream.builder import native"),
         ("builder/engine/a.py", "from slipstream.builder.plan.program import CpuProgram"),
         ("plugins/kernels/compile.py", "import triton"),
+        ("builder/targets/a.py", "from slipstream.kernels import compile"),
+        ("builder/targets/a.py", "from slipstream.kernels.compile import AttentionShape"),
         ("python/slipstream/llm.py", "from slipstream import _native"),
     ],
 )

@@ -24,7 +24,7 @@ class SLIPSTREAM_API Runtime {
   /// "scalar", "emulated16", "avx2" or "avx512".
   const char* cpu_path() const;
 
-  struct Impl;
+  struct SLIPSTREAM_LOCAL Impl;
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
@@ -71,7 +71,7 @@ class SLIPSTREAM_API Engine {
   /// -1 when the model has none.
   TokenId bos_token_id() const;
 
-  struct Impl;
+  struct SLIPSTREAM_LOCAL Impl;
   const std::shared_ptr<const Impl>& impl() const { return impl_; }
 
  private:
@@ -86,7 +86,7 @@ class SLIPSTREAM_API Model {
   static Result<Model> Create(const Runtime& runtime, const Engine& engine);
   const Engine& engine() const;
 
-  struct Impl;
+  struct SLIPSTREAM_LOCAL Impl;
   const std::shared_ptr<Impl>& impl() const { return impl_; }
 
  private:
