@@ -1,0 +1,209 @@
+"""From a checkpoint folder to an engine file.
+
+`prepare` does everything that can be refused: configuration, tensors, text files, compilation. It
+reads no weights. `build` then streams them into the file.
+
+    report = build("SmolLM2-135M-Instruct", "smollm2.engine", BuildConfig(weights="f32"))
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from slipstream.builder import native
+from slipstream.builder.checkpoint import Checkpoint, TextFiles, read_text_files
+from slipstream.builder.config import BuildConfig, ResolvedConfig
+from slipstream.builder.engine import layout
+from slipstream.builder.engine.writer import EngineWriter, check_output
+from slipstream.builder.errors import InputError
+from slipstream.builder.ir.graph import Graph
+from slipstream.builder.manifest import make_manifest, model_name, tensor_entry
+from slipstream.builder.models import ModelSpec, TensorReport, build_graph, check_tensors
+from slipstream.builder.models import parse_config as parse_model_config
+from slipstream.builder.passes.manager import IrDumper
+from slipstream.builder.plan.program import CpuProgram
+from slipstream.builder.resolve import Change, resolve
+from slipstream.builder.targets.cpu import compile_cpu
+from slipstream.builder.weights import Progress, check_equal, write_weights
+
+# A target's compiler. Its program brings the tensors and the sections of the file.
+_COMPILERS: Mapping[
+    str, Callable[[Graph, ModelSpec, ResolvedConfig, IrDumper | None], CpuProgram]
+] = {"cpu": compile_cpu}
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A build that is known to succeed, but for the weights' values and the disk."""
+
+    checkpoint: Checkpoint
+    spec: ModelSpec
+    tensors: TensorReport
+    text: TextFiles
+    requested: BuildConfig
+    resolved: ResolvedConfig
+    changes: list[Change]
+    program: CpuProgram
+    log: list[str] = field(default_factory=list)
+
+    @property
+    def file_bytes(self) -> int:
+        """Upper estimate of the engine file's size."""
+        tensors = self.program.tensors
+        weights = sum(layout.align(t.size_bytes, layout.TENSOR_ALIGN) for t in tensors)
+        hashes = layout.HASH_BYTES * (weights // layout.CHUNK_BYTES + 1)
+        sections = sum(map(len, self.sections().values()))
+        manifest = 1024 * len(tensors) + len(layout.canonical_json(self.checkpoint.config))
+        return weights + hashes + sections + manifest + 16 * layout.SECTION_ALIGN
+
+    def sections(self) -> dict[str, bytes]:
+        """All sections but the weights and their hashes, in the order of the file."""
+        out = {
+            "graph": layout.canonical_json(self.program.graph_json),
+            "plan.cpu": layout.canonical_json(self.program.plan_json),
+            "tokenizer": self.text.tokenizer,
+            "tokenizer_config": self.text.tokenizer_config,
+        }
+        if self.text.chat_template is not None:
+            out["chat_template"] = self.text.chat_template
+        out["generation_config"] = self.text.generation_config
+        return out
+
+
+@dataclass(frozen=True)
+class BuildReport:
+    """What a build made. Bytes and seconds."""
+
+    path: Path
+    build_id: str
+    file_bytes: int
+    seconds: float
+    prepared: Prepared
+
+    @property
+    def log(self) -> list[str]:
+        """What was fused and chosen, one line for each decision."""
+        return self.prepared.log
+
+
+def prepare(
+    checkpoint: str | os.PathLike[str],
+    config: BuildConfig | None = None,
+    *,
+    dump_ir: str | os.PathLike[str] | None = None,
+) -> Prepared:
+    """Checks a build and compiles its plan without reading a weight.
+
+    `dump_ir` gets the graph after every pass as numbered text files. SlipstreamError subclasses
+    say what is wrong and the fix.
+    """
+    requested = config or BuildConfig()
+    opened = Checkpoint(checkpoint)
+    spec = parse_model_config(opened.config)
+    resolved, changes = resolve(requested, spec.max_position_embeddings)
+    report = check_tensors(spec, opened.shapes)
+    text = read_text_files(opened.folder, spec.vocab_size)
+    native.check_tokenizer(text.tokenizer, str(opened.folder / "tokenizer.json"))
+    dumper = IrDumper(Path(dump_ir)) if dump_ir is not None else None
+    program = _COMPILERS[resolved.target](build_graph(spec), spec, resolved, dumper)
+    for plan in program.tensors:
+        for source in plan.sources:
+            opened.tensor(source.checkpoint_name)  # Refuses a dtype that cannot be converted.
+    for left_out, _ in report.must_equal:
+        opened.tensor(left_out)
+    ignored = [f"checkpoint: '{name}' is left out" for name in report.ignored]
+    log = [*(f"{c.field} = {c.value}: {c.reason}" for c in changes), *ignored]
+    log += [*text.log, *program.log]
+    return Prepared(opened, spec, report, text, requested, resolved, changes, program, log)
+
+
+def build(
+    checkpoint: str | os.PathLike[str],
+    out: str | os.PathLike[str],
+    config: BuildConfig | None = None,
+    progress: Progress | None = None,
+    *,
+    dump_ir: str | os.PathLike[str] | None = None,
+) -> BuildReport:
+    """Builds one engine file. An existing `out` is replaced only when the new file is complete.
+
+    `progress` gets (bytes done, bytes in all) of the weights. The same checkpoint and
+    configuration give the same bytes. SlipstreamError subclasses say what is wrong and the fix;
+    nothing is left behind then.
+    """
+    started = time.monotonic()
+    path = Path(out)
+    check_output(path, 0)
+    prepared = prepare(checkpoint, config, dump_ir=dump_ir)
+    check_output(path, prepared.file_bytes)
+    _check_not_input(prepared.checkpoint, path)
+    with EngineWriter(path) as writer:
+        for left_out, kept in prepared.tensors.must_equal:
+            check_equal(prepared.checkpoint, left_out, kept)
+        for name, data in prepared.sections().items():
+            writer.section(name, data)
+        plans = prepared.program.tensors
+        weights = writer.begin_weights()
+        offsets = write_weights(weights, plans, prepared.checkpoint, progress)
+        writer.end_weights(weights)
+        tensors = [tensor_entry(p, o) for p, o in zip(plans, offsets, strict=True)]
+        manifest = _finish(writer, prepared, tensors)
+        writer.finish(manifest)
+    seconds = time.monotonic() - started
+    return BuildReport(path, manifest["build_id"], path.stat().st_size, seconds, prepared)
+
+
+def _finish(
+    writer: EngineWriter, prepared: Prepared, tensors: list[dict[str, Any]]
+) -> dict[str, Any]:
+    """The whole manifest, once every section is written."""
+    spec, resolved = prepared.spec, prepared.resolved
+    bos, eos = end_ids(prepared)
+    return make_manifest(
+        model={
+            "name": model_name(prepared.checkpoint.folder, prepared.checkpoint.config),
+            "architecture": spec.architecture,
+            "family": spec.family,
+            "config": prepared.checkpoint.config,
+        },
+        config={
+            "requested": prepared.requested.to_json(),
+            "resolved": resolved.to_json(),
+            "changes": [change.to_json() for change in prepared.changes],
+        },
+        limits={
+            "max_seq_len": resolved.max_seq_len,
+            "max_batch_size": resolved.max_batch_size,
+            "max_num_tokens": resolved.max_num_tokens,
+            "vocab_size": spec.vocab_size,
+        },
+        quantization={"weights": resolved.weights, "kv_cache": resolved.kv_cache},
+        program=prepared.program,
+        targets=[{"name": "cpu", "section": "plan.cpu"}],
+        tokenizer={"section": "tokenizer", "bos_token_id": bos, "eos_token_ids": list(eos)},
+        sections=writer.sections,
+        tensors=tensors,
+    )
+
+
+def end_ids(prepared: Prepared) -> tuple[int, tuple[int, ...]]:
+    """(bos or -1, end ids): generation_config.json decides the ends, config.json is second."""
+    spec, text = prepared.spec, prepared.text
+    bos = spec.bos_token_id
+    if bos < 0 and text.bos_token_id is not None:
+        bos = text.bos_token_id
+    return bos, spec.eos_token_ids if text.eos_token_ids is None else text.eos_token_ids
+
+
+def _check_not_input(checkpoint: Checkpoint, path: Path) -> None:
+    """The output must not replace a file that the build still reads."""
+    if not path.exists():
+        return
+    for source in (*checkpoint.files, *checkpoint.folder.glob("*.json")):
+        if source.exists() and path.samefile(source):
+            raise InputError(f"{path} is part of the checkpoint; give another name with -o")

@@ -1,0 +1,1 @@
+"""The engine file: layout, packing, atomic writer, checking reader. Knows no graph."""

@@ -1,0 +1,98 @@
+"""The manifest of an engine file (docs/design/engine-file.md)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import xxhash
+
+from slipstream.builder.engine.layout import (
+    CHUNK_BYTES,
+    HASH_ALGORITHM,
+    MAJOR,
+    MINOR,
+    NUMERICS,
+    canonical_json,
+)
+from slipstream.builder.plan.program import CpuProgram
+from slipstream.builder.plan.tensors import TensorPlan
+from slipstream.version import __version__
+
+
+def tensor_entry(plan: TensorPlan, offset: int) -> dict[str, Any]:
+    return {
+        "name": plan.name,
+        "format": plan.format,
+        "layout": plan.layout,
+        "logical_shape": list(plan.logical_shape),
+        "offset": offset,
+        "size": plan.size_bytes,
+        "scales": [],
+        "shard": None,
+        "updatable": plan.updatable,
+        "updatable_reason": plan.updatable_reason,
+        "sources": [
+            {
+                "checkpoint_name": source.checkpoint_name,
+                "dims": list(source.dims),
+                "segment": source.segment,
+                "offset": source.offset,
+                "transforms": list(source.transforms),
+            }
+            for source in plan.sources
+        ],
+    }
+
+
+def make_manifest(
+    *,
+    model: dict[str, Any],
+    config: dict[str, Any],
+    limits: dict[str, int],
+    quantization: dict[str, str],
+    program: CpuProgram,
+    targets: list[dict[str, Any]],
+    tokenizer: dict[str, Any],
+    sections: list[dict[str, Any]],
+    tensors: list[dict[str, Any]],
+) -> dict[str, Any]:
+    """All keys in their places. `build_id` is a hash of everything else but the sections of GPU
+    plans, which are not reproducible."""
+    manifest: dict[str, Any] = {
+        "format": {"major": MAJOR, "minor": MINOR},
+        "producer": {"name": "slipstream", "version": __version__},
+        "required_features": [],
+        "optional_features": [],
+        "model": model,
+        "config": config,
+        "limits": limits,
+        "numerics": NUMERICS,
+        "quantization": quantization,
+        "kv": {"groups": program.kv_groups},
+        "memory": program.memory,
+        "targets": targets,
+        "parallel": {"tp": 1, "rank": 0},
+        "tokenizer": tokenizer,
+        "verification": {
+            "algorithm": HASH_ALGORITHM,
+            "chunk_bytes": CHUNK_BYTES,
+            "section": "weight_hashes",
+        },
+        "weights_version": 0,
+        "tensors": tensors,
+    }
+    contents = {s["name"]: s["hash"] for s in sections if not s["name"].startswith("plan.tensor")}
+    identity = {**manifest, "targets": [t["name"] for t in targets], "contents": contents}
+    manifest["build_id"] = xxhash.xxh3_128_hexdigest(canonical_json(identity))
+    manifest["sections"] = sections
+    return manifest
+
+
+def model_name(folder: Path, config: dict[str, Any]) -> str:
+    """The checkpoint's own name for itself, else its architecture: never the folder, so that the
+    same checkpoint gives the same file wherever it lies."""
+    name = config.get("_name_or_path")
+    if isinstance(name, str) and name and not name.startswith(("/", ".", "~")):
+        return name
+    return str(config["architectures"][0])

@@ -1,0 +1,90 @@
+"""A requested configuration becomes a resolved one, with a reason for every difference.
+
+An explicit value is never changed: where it cannot be kept the build fails and says what to ask
+for instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.builder.config import BuildConfig, ResolvedConfig
+from slipstream.builder.errors import InputError
+
+DEFAULT_SEQ_LEN = 8192
+DEFAULT_BATCH_SIZE = 64
+DEFAULT_NUM_TOKENS = 512
+
+
+@dataclass(frozen=True)
+class Change:
+    """`value` replaced `requested` (None: nothing was asked for) in `field`."""
+
+    field: str
+    requested: Any
+    value: Any
+    reason: str
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "field": self.field,
+            "from": self.requested,
+            "to": self.value,
+            "reason": self.reason,
+        }
+
+
+def resolve(
+    config: BuildConfig, max_position_embeddings: int
+) -> tuple[ResolvedConfig, list[Change]]:
+    """Decides the limits. InputError if explicit values contradict the model or each other."""
+    changes: list[Change] = []
+
+    def default(field: str, value: int, reason: str) -> int:
+        changes.append(Change(field, None, value, reason))
+        return value
+
+    seq_len = config.max_seq_len
+    if seq_len is None:
+        value = min(max_position_embeddings, DEFAULT_SEQ_LEN)
+        reason = (
+            f"default: the smaller of the model's context, {max_position_embeddings}, and "
+            f"{DEFAULT_SEQ_LEN}"
+        )
+        seq_len = default("max_seq_len", value, reason)
+    elif seq_len > max_position_embeddings:
+        raise InputError(
+            f"--max-seq-len is {seq_len}, but the model's context ends at "
+            f"{max_position_embeddings} tokens ('max_position_embeddings' in config.json); ask for "
+            f"at most {max_position_embeddings}"
+        )
+
+    batch, tokens = config.max_batch_size, config.max_num_tokens
+    if batch is not None and tokens is not None and tokens < batch:
+        raise InputError(
+            f"--max-num-tokens is {tokens}, less than --max-batch-size {batch}: a step needs a "
+            f"token for each of its sequences; raise it to {batch} or lower --max-batch-size to "
+            f"{tokens}"
+        )
+    if batch is None:
+        if tokens is not None and tokens < DEFAULT_BATCH_SIZE:
+            reason = f"default {DEFAULT_BATCH_SIZE}, lowered to max_num_tokens"
+            batch = default("max_batch_size", tokens, reason)
+        else:
+            batch = default("max_batch_size", DEFAULT_BATCH_SIZE, "default")
+    if tokens is None:
+        if batch > DEFAULT_NUM_TOKENS:
+            reason = f"default {DEFAULT_NUM_TOKENS}, raised to max_batch_size"
+            tokens = default("max_num_tokens", batch, reason)
+        else:
+            tokens = default("max_num_tokens", DEFAULT_NUM_TOKENS, "default")
+    resolved = ResolvedConfig(
+        weights=config.weights,
+        kv_cache=config.kv_cache,
+        target=config.target,
+        max_seq_len=seq_len,
+        max_batch_size=batch,
+        max_num_tokens=tokens,
+    )
+    return resolved, changes
