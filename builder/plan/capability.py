@@ -64,7 +64,7 @@ def check_options(graph: Graph, options: CompileOptions) -> None:
             )
 
 
-def check_lowered(graph: Graph, options: CompileOptions) -> None:
+def check_lowered(graph: Graph) -> None:
     """Checks that every operator left after the passes is one of the plan's."""
     for node in graph.nodes:
         if node.op in PLAIN or node.op in WEIGHT_FORMATS or node.op in KV_FORMATS:
@@ -80,4 +80,3 @@ def check_lowered(graph: Graph, options: CompileOptions) -> None:
             f"{place(node)}: operator '{node.op}' ('{node.name}') has no CPU kernel: {reason}; "
             "choose another --target or convert the model"
         )
-    check_options(graph, options)

@@ -41,7 +41,7 @@ class CpuTarget:
     ) -> CpuProgram:
         self.check(graph, options)
         fused, log = PassManager(self.passes(), dumper).run(graph)
-        check_lowered(fused, options)
+        check_lowered(fused)
         groups = plan_kv_groups(fused, options.kv_cache)
         lowered = lower(fused, groups, options)
         kv_per_token = sum(g.bytes_per_block // g.block_tokens for g in groups)

@@ -143,6 +143,7 @@ def test_harmless_keys_pass(changes: dict[str, Any]) -> None:
         ({"something_new": 3}, ["'something_new' = 3", "not known"]),
         ({"quantization_config": {"bits": 4}}, ["'quantization_config'", "f32, f16 or bf16"]),
         ({"auto_map": {"AutoModel": "x"}}, ["'auto_map'", "their own code"]),
+        ({"partial_rotary_factor": True}, ["'partial_rotary_factor' = True"]),
         ({"rope_interleaved": True}, ["'rope_interleaved' = True", "supported: False"]),
         ({"partial_rotary_factor": 0.5}, ["'partial_rotary_factor' = 0.5", "supported: 1.0"]),
         ({"final_logit_softcapping": 30.0}, ["'final_logit_softcapping'", "supported: null"]),

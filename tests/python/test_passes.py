@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -220,6 +221,34 @@ def test_fold_keeps_scales_that_do_not_commute() -> None:
     assert_equal_numbers(scaled, result.graph, weights)
 
 
+@pytest.mark.parametrize("roles", [(0, 1), (0, 2), (1, 2), (2,)])
+def test_fold_keeps_a_scale_that_plays_several_roles(roles: tuple[int, ...]) -> None:
+    """One scaled value as q and k counts twice, and as v it scales the output."""
+    graph, weights = tiny_graph(TinyConfig(layers=1, kv_heads=4))
+    scaled = with_scales(graph, {"layers.0.v": (2.0,)})
+    nodes = []
+    for node in scaled.nodes:
+        if node.op == "attention":
+            inputs = ["layers.0.q_rope", "layers.0.k_rope", "layers.0.v"]
+            for role in roles:
+                inputs[role] = "layers.0.v.scale0"
+            node = replace(node, inputs=tuple(inputs))
+        nodes.append(node)
+    changed = scaled.with_nodes(nodes)
+    result = Fold().run(changed)
+    assert ops(result.graph)["scale"] == 1
+    assert_equal_numbers(changed, result.graph, weights)
+
+
+def test_gate_and_up_of_different_inputs_are_not_fused() -> None:
+    graph, _ = tiny_graph(TinyConfig(layers=1))
+    nodes = [
+        replace(n, inputs=("layers.0.attn_norm",)) if n.name == "layers.0.up" else n
+        for n in graph.nodes
+    ]
+    assert FuseGateUp().run(graph.with_nodes(nodes)).log == ()
+
+
 def test_fold_moves_rope_factors_of_whole_heads() -> None:
     graph, weights = tiny_graph(TinyConfig(layers=1))
     nodes = [
@@ -280,6 +309,43 @@ def test_tables_are_shared_only_between_equal_ropes() -> None:
     fused, _ = PassManager((FuseQkv(), FuseRopeKv())).run(changed)
     assert ops(fused)["rope_table"] == 2
     assert_equal_numbers(changed, fused, weights)
+
+
+def _other_positions(node: Node) -> Node:
+    if node.name != "layers.0.k_rope":
+        return node
+    return replace(node, inputs=(node.inputs[0], "token_ids"))
+
+
+def _other_table(node: Node) -> Node:
+    if node.name != "layers.0.k_rope":
+        return node
+    return replace(node, attrs={**node.attrs, "attention_factor": 2.0})
+
+
+def _other_columns(node: Node) -> Node:
+    return replace(node, attrs={**node.attrs, "start": 0}) if node.name == "layers.0.v" else node
+
+
+@pytest.mark.parametrize("change", [_other_positions, _other_table, _other_columns])
+def test_rope_and_kv_that_do_not_fit_together_are_left_alone(
+    change: Callable[[Node], Node],
+) -> None:
+    graph, _ = tiny_graph(TinyConfig(layers=1, kv_heads=4))
+    start = FuseQkv().run(graph).graph
+    changed = start.with_nodes([change(n) for n in start.nodes])
+    assert changed.nodes != start.nodes
+    assert FuseRopeKv().run(changed).log == ()
+
+
+def test_an_unread_attention_still_writes_its_cache() -> None:
+    graph, _ = tiny_graph(TinyConfig(layers=1))
+    nodes = [
+        replace(n, inputs=("embed", "embed")) if n.name == "layers.0.attn_add" else n
+        for n in graph.nodes
+    ]
+    names = {n.name for n in Fold().run(graph.with_nodes(nodes)).graph.nodes}
+    assert "layers.0.attention" in names and "layers.0.o" not in names
 
 
 def test_the_manager_dumps_numbered_files(tmp_path: Path) -> None:

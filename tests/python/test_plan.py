@@ -14,7 +14,7 @@ from plan_runner import PlanRunner
 from tiny_models import TinyConfig, config_json, make_tensors, random_config
 
 from slipstream.builder.errors import UnsupportedError
-from slipstream.builder.ir import Graph, graph_from_json
+from slipstream.builder.ir import Graph, Node, graph_from_json
 from slipstream.builder.ir.interpret import Interpreter
 from slipstream.builder.models import build_graph, expected_tensors, parse_config
 from slipstream.builder.plan.memory import Buffer, lower_bound, plan_memory
@@ -145,6 +145,45 @@ def test_layout_of_an_odd_fused_matrix() -> None:
     assert [write["attrs"][c] for c in ("q_col", "k_col", "v_col")] == [0, 32, 48]
     glu = next(s for s in program.plan_json["steps"] if s["op"] == "linear_glu")
     assert (glu["attrs"]["gate_row"], glu["attrs"]["up_row"]) == (0, 64)
+
+
+def test_padded_columns_are_declared() -> None:
+    program = compile_tiny(TinyConfig(hidden=40, intermediate=43))
+    values = program.plan_json["values"]
+    cols = {
+        (s["op"], values[s["outputs"][0]]["name"]): values[s["outputs"][0]]["cols"]
+        for s in program.plan_json["steps"]
+    }
+    assert cols["linear_glu", "layers.0.gated"] == 48
+    assert cols["linear", "layers.0.down"] == 48
+    assert cols["linear", "layers.0.qkv"] == 48 + 32 + 32
+    assert cols["rope_kv_write", "layers.0.rope_kv"] == 40
+    assert cols["add_rms_norm", "layers.0.attn_add"] == 40
+    assert cols["linear", "logits"] == 144
+
+
+def test_a_result_lives_to_the_end_of_the_step() -> None:
+    tiny = TinyConfig(layers=2)
+    weights = make_tensors(tiny)
+    spec = parse_config(config_json(tiny))
+    graph = build_graph(spec)
+    early = Node("select_rows", "early", ("embed", "output_rows"), ("early",))
+    nodes = [*graph.nodes[:1], early, *graph.nodes[1:]]
+    graph = graph.with_nodes(nodes, {**graph.results, "hidden": "early"})
+    program = compile_cpu(graph, spec, Options())
+    values, steps = program.plan_json["values"], program.plan_json["steps"]
+    kept = program.plan_json["results"]["hidden"]
+    end = values[kept]["offset"] + 16 * values[kept]["stride"] * 4
+    made = next(i for i, s in enumerate(steps) if kept in s["outputs"])
+    for step in steps[made + 1 :]:
+        for value in (values[v] for v in step["outputs"]):
+            rows = {"tokens": 64, "outputs": 16}[value["rows"]]
+            size = rows * value["stride"] * 4
+            assert value["offset"] >= end or value["offset"] + size <= values[kept]["offset"]
+    runner = PlanRunner(program, weights.__getitem__)
+    tokens = list(range(16))
+    _, hidden = runner.step([(0, tokens)], tokens)
+    np.testing.assert_array_equal(hidden, weights["model.embed_tokens.weight"][:16])
 
 
 def test_a_tied_head_shares_the_embedding() -> None:
