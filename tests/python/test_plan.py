@@ -170,14 +170,14 @@ def test_a_result_lives_to_the_end_of_the_step() -> None:
     early = Node("select_rows", "early", ("embed", "output_rows"), ("early",))
     nodes = [*graph.nodes[:1], early, *graph.nodes[1:]]
     graph = graph.with_nodes(nodes, {**graph.results, "hidden": "early"})
-    program = compile_cpu(graph, spec, Options())
+    program = compile_cpu(graph, spec, Options(max_batch_size=64))
     values, steps = program.plan_json["values"], program.plan_json["steps"]
     kept = program.plan_json["results"]["hidden"]
-    end = values[kept]["offset"] + 16 * values[kept]["stride"] * 4
+    end = values[kept]["offset"] + 64 * values[kept]["stride"] * 4
     made = next(i for i, s in enumerate(steps) if kept in s["outputs"])
     for step in steps[made + 1 :]:
         for value in (values[v] for v in step["outputs"]):
-            rows = {"tokens": 64, "outputs": 16}[value["rows"]]
+            rows = {"tokens": 64, "outputs": 64}[value["rows"]]
             size = rows * value["stride"] * 4
             assert value["offset"] >= end or value["offset"] + size <= values[kept]["offset"]
     runner = PlanRunner(program, weights.__getitem__)
