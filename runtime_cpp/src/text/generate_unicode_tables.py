@@ -1,8 +1,9 @@
 """Writes the Unicode tables of the text room, as seen by the pinned `tokenizers` wheel.
 
-Token ids depend on which code points count as letters, numbers, marks or white space, and that differs between Unicode
-versions. So the tables are not taken from a Unicode database but asked of the library whose ids we must reproduce: its
-regular expression engine (Split), its `char::is_numeric` (Digits) and its word and space rules for added tokens.
+Token ids depend on which code points count as letters, numbers, marks or white space, and that
+differs between Unicode versions. So the tables are not taken from a Unicode database but asked of
+the library whose ids we must reproduce: its regular expression engine (Split), its
+`char::is_numeric` (Digits) and its word and space rules for added tokens.
 
     python generate_unicode_tables.py OUTPUT.inc
 """
@@ -15,14 +16,13 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# The one place that names the version. CMake reads this line for its error message; the build requirements of the
-# Python package must hold the same pin.
+# CMake reads this line, and a test holds the pins of pyproject.toml to it.
 TOKENIZERS_VERSION = "0.23.3"
 
-# Order = value of the general category in the low five bits of a table entry (unicode.h has the same order).
-CATEGORIES = (
-    "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co"
-).split()
+# Order = value of the general category in the low five bits of a table entry, as in unicode.h.
+_LETTERS_TO_NUMBERS = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No"
+_PUNCTUATION_TO_OTHERS = "Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co"
+CATEGORIES = [*_LETTERS_TO_NUMBERS.split(), *_PUNCTUATION_TO_OTHERS.split()]
 SPACE, NUMERIC, WORD, RUST_SPACE = 1 << 5, 1 << 6, 1 << 7, 1 << 8
 
 BLOCK_BITS = 7
@@ -42,7 +42,10 @@ def matched(api: Any, pattern: str, code_points: list[int], text: str) -> Iterat
 
 
 def numeric(api: Any, code_points: list[int], text: str) -> Iterator[int]:
-    """The code points that Rust's `char::is_numeric` accepts. Runs alternate; the first one (controls) is not numeric."""
+    """The code points that Rust's `char::is_numeric` accepts.
+
+    Runs of numeric and other code points alternate; the first one (controls) is not numeric.
+    """
     splits = api.pre_tokenizers.Digits(individual_digits=False).pre_tokenize_str(text)
     for _, (begin, end) in splits[1::2]:
         yield from code_points[begin:end]
@@ -51,8 +54,8 @@ def numeric(api: Any, code_points: list[int], text: str) -> Iterator[int]:
 def added_token_classes(api: Any, code_points: list[int]) -> tuple[list[int], list[int]]:
     """Word and space code points by the rules of added tokens with `single_word` and `lstrip`.
 
-    Before every code point stands a stop, after it the added token: the token is found unless the code point belongs to
-    a word, and swallows the code point if that is white space.
+    Before every code point stands a stop, after it the added token: the token is found unless the
+    code point belongs to a word, and swallows the code point if that is white space.
     """
     stop, marker = ".", "|"
     tokenizer = api.Tokenizer(api.models.WordLevel({"?": 0}, unk_token="?"))
@@ -85,7 +88,8 @@ def build_entries(api: Any) -> list[int]:
     for cp in range(0xD800, 0xE000):
         entries[cp] = CATEGORIES.index("Cs")
 
-    # Most code points are unassigned or private: ask for these first, and for the rest only among what is left.
+    # Most code points are unassigned or private: ask for these first, for the rest only among
+    # what is left.
     code_points = scalar_values()
     text = "".join(map(chr, code_points))
     left = set(code_points)
@@ -102,7 +106,9 @@ def build_entries(api: Any) -> list[int]:
             entries[cp] = value
             left.discard(cp)
     if left:
-        raise SystemExit(f"no general category for U+{min(left):04X}: tokenizers changed its engine")
+        raise SystemExit(
+            f"no general category for U+{min(left):04X}: tokenizers changed its engine"
+        )
 
     for cp in matched(api, r"\s", assigned, text):
         entries[cp] |= SPACE
@@ -164,7 +170,7 @@ def render(entries: list[int], version: str) -> str:
 
 
 def main() -> int:
-    """Command line: the output file. Exit code 2 with the fix when the wheel is missing or another version."""
+    """Command line: the output file. Exit code 2 when the wheel is missing or another version."""
     parser = argparse.ArgumentParser(description="Generate the Unicode tables of the text room.")
     parser.add_argument("output", type=Path)
     arguments = parser.parse_args()

@@ -18,51 +18,6 @@ constexpr std::string_view kSupported =
     "(?:...), (?i:...), "
     "lookahead (?=...) (?!...), | and the quantifiers * + ? {m,n}, greedy or with a + behind";
 
-struct NamedSet {
-  std::string_view name;
-  CategorySet set;
-};
-
-constexpr NamedSet kNamedSets[] = {
-    {"L", kSetL},
-    {"M", kSetM},
-    {"N", kSetN},
-    {"P", kSetP},
-    {"S", kSetS},
-    {"Z", kSetZ},
-    {"C", kSetC},
-    {"Cn", CategoryBit(kCn)},
-    {"Lu", CategoryBit(kLu)},
-    {"Ll", CategoryBit(kLl)},
-    {"Lt", CategoryBit(kLt)},
-    {"Lm", CategoryBit(kLm)},
-    {"Lo", CategoryBit(kLo)},
-    {"Mn", CategoryBit(kMn)},
-    {"Mc", CategoryBit(kMc)},
-    {"Me", CategoryBit(kMe)},
-    {"Nd", CategoryBit(kNd)},
-    {"Nl", CategoryBit(kNl)},
-    {"No", CategoryBit(kNo)},
-    {"Pc", CategoryBit(kPc)},
-    {"Pd", CategoryBit(kPd)},
-    {"Ps", CategoryBit(kPs)},
-    {"Pe", CategoryBit(kPe)},
-    {"Pi", CategoryBit(kPi)},
-    {"Pf", CategoryBit(kPf)},
-    {"Po", CategoryBit(kPo)},
-    {"Sm", CategoryBit(kSm)},
-    {"Sc", CategoryBit(kSc)},
-    {"Sk", CategoryBit(kSk)},
-    {"So", CategoryBit(kSo)},
-    {"Zs", CategoryBit(kZs)},
-    {"Zl", CategoryBit(kZl)},
-    {"Zp", CategoryBit(kZp)},
-    {"Cc", CategoryBit(kCc)},
-    {"Cf", CategoryBit(kCf)},
-    {"Cs", CategoryBit(kCs)},
-    {"Co", CategoryBit(kCo)},
-};
-
 constexpr CategorySet kAllCategories = (CategorySet{1} << kGeneralCategoryCount) - 1;
 
 bool IsAsciiLetter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
@@ -351,12 +306,11 @@ class Compiler {
     const size_t end = regex_.find('}', position_);
     std::string_view name =
         regex_.substr(position_, end == std::string_view::npos ? end : end - position_);
-    for (const NamedSet& named : kNamedSets) {
-      if (end != std::string_view::npos && named.name == name) {
-        set->categories |= inverted ? kAllCategories & ~named.set : named.set;
-        position_ = end + 1;
-        return;
-      }
+    const CategorySet found = end == std::string_view::npos ? 0 : CategorySetNamed(name);
+    if (found != 0) {
+      set->categories |= inverted ? kAllCategories & ~found : found;
+      position_ = end + 1;
+      return;
     }
     Fail("the property '" + std::string(name.substr(0, 32)) + "'");
   }

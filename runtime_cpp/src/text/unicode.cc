@@ -13,6 +13,20 @@ const uint16_t* const kUnicodeStage1 = kStage1;
 const uint16_t* const kUnicodeStage2 = kStage2;
 }  // namespace internal
 
+CategorySet CategorySetNamed(std::string_view name) {
+  // Two letters for each category, in the order of GeneralCategory.
+  constexpr std::string_view kNames =
+      "CnLuLlLtLmLoMnMcMeNdNlNoPcPdPsPePiPfPoSmScSkSoZsZlZpCcCfCsCo";
+  static_assert(kNames.size() == 2 * kGeneralCategoryCount);
+  CategorySet set = 0;
+  for (int category = 0; category < kGeneralCategoryCount; ++category) {
+    const std::string_view full = kNames.substr(2 * category, 2);
+    if (name == full || name == full.substr(0, 1))
+      set |= CategoryBit(static_cast<GeneralCategory>(category));
+  }
+  return set;
+}
+
 const char* UnicodeTablesVersion() { return kTokenizersVersion; }
 
 }  // namespace slipstream::text

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
 namespace slipstream::text {
 
@@ -58,6 +59,9 @@ constexpr CategorySet kSetS =
 constexpr CategorySet kSetZ = CategoryBit(kZs) | CategoryBit(kZl) | CategoryBit(kZp);
 constexpr CategorySet kSetC =
     CategoryBit(kCc) | CategoryBit(kCf) | CategoryBit(kCs) | CategoryBit(kCo) | CategoryBit(kCn);
+
+/// The categories that \p{name} stands for: "L", "Lu" and so on; 0 when there is no such name.
+CategorySet CategorySetNamed(std::string_view name);
 
 namespace internal {
 extern const uint16_t* const kUnicodeStage1;
