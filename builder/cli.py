@@ -1,0 +1,232 @@
+"""`build-engine CHECKPOINT -o FILE.engine`: compile a checkpoint into one engine file."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from slipstream.builder.config import FORMATS, TARGETS, BuildConfig
+from slipstream.errors import SlipstreamError
+
+if TYPE_CHECKING:
+    from slipstream.builder.build import Prepared
+    from slipstream.builder.weights import Progress
+
+
+class _Terminated(BaseException):
+    """SIGTERM or SIGHUP, as an exception, so that the partial file is removed on the way out."""
+
+    def __init__(self, number: int) -> None:
+        self.exit_code = 128 + number
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0 done, 1 the work failed, 2 the input was wrong, 128 + N ended by signal N."""
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as end:  # argparse has printed its message.
+        return int(end.code or 0)
+    previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        for number in previous:
+            signal.signal(number, _terminate)
+        return _dry_run(args) if args.dry_run else _build(args)
+    except SlipstreamError as error:
+        return _fail(str(error), error.exit_code)
+    except MemoryError:
+        return _fail("out of memory; close other programs or build on a larger machine", 1)
+    except KeyboardInterrupt:
+        return _fail("interrupted; nothing was written", 130)
+    except _Terminated as end:
+        return _fail("terminated; nothing was written", end.exit_code)
+    finally:
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+
+
+def _terminate(number: int, frame: FrameType | None) -> None:
+    raise _Terminated(number)
+
+
+def _fail(message: str, code: int) -> int:
+    print(f"build-engine: error: {message}", file=sys.stderr)
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="build-engine",
+        description="Compile a Hugging Face checkpoint folder into one .engine file.",
+    )
+    parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder with config.json")
+    parser.add_argument("-o", "--output", metavar="FILE", help="the engine file to write")
+    parser.add_argument(
+        "--weights", choices=FORMATS, default="bf16", help="format of the weights (default: bf16)"
+    )
+    parser.add_argument(
+        "--kv-cache", choices=FORMATS, default="bf16", help="format of the cache (default: bf16)"
+    )
+    parser.add_argument(
+        "--target", choices=TARGETS, default="cpu", help="what to compile for (default: cpu)"
+    )
+    parser.add_argument(
+        "--max-seq-len",
+        type=int,
+        metavar="N",
+        help="tokens of the longest sequence (default: the model's context, at most 8192)",
+    )
+    parser.add_argument(
+        "--max-batch-size", type=int, metavar="N", help="sequences of one step (default: 64)"
+    )
+    parser.add_argument(
+        "--max-num-tokens", type=int, metavar="N", help="tokens of one step (default: 512)"
+    )
+    parser.add_argument("--dry-run", action="store_true", help="check and report, write nothing")
+    parser.add_argument("--json", action="store_true", help="with --dry-run: report as JSON")
+    parser.add_argument("--dump-ir", metavar="DIR", help="write the graph after every pass to DIR")
+    return parser
+
+
+def _config(args: argparse.Namespace) -> BuildConfig:
+    return BuildConfig(
+        weights=args.weights,
+        kv_cache=args.kv_cache,
+        target=args.target,
+        max_seq_len=args.max_seq_len,
+        max_batch_size=args.max_batch_size,
+        max_num_tokens=args.max_num_tokens,
+    )
+
+
+def _build(args: argparse.Namespace) -> int:
+    from slipstream.builder.build import build
+
+    if args.output is None:
+        return _fail("give the engine file to write with -o FILE.engine, or use --dry-run", 2)
+    if args.json:
+        return _fail("--json goes with --dry-run; read a built file with slipstream inspect", 2)
+    progress = _terminal_progress() if sys.stderr.isatty() else None
+    report = build(args.checkpoint, args.output, _config(args), progress, dump_ir=args.dump_ir)
+    for line in report.log:
+        print(line)
+    print(
+        f"{report.path}: {_size(report.file_bytes)}, build {report.build_id}, in "
+        f"{report.seconds:.1f} s, peak memory {_size(_peak_bytes())}"
+    )
+    return 0
+
+
+def _dry_run(args: argparse.Namespace) -> int:
+    from pathlib import Path
+
+    from slipstream.builder.build import prepare
+    from slipstream.builder.engine.writer import check_output
+
+    prepared = prepare(args.checkpoint, _config(args), dump_ir=args.dump_ir)
+    if args.output is not None:
+        check_output(Path(args.output), prepared.file_bytes)
+    facts = dry_run_facts(prepared)
+    if args.json:
+        print(json.dumps(facts, indent=2, sort_keys=True))
+        return 0
+    for line in prepared.log:
+        print(line)
+    memory, pool = facts["memory"], facts["default_kv_pool"]
+    print(f"engine file   about {_size(facts['file_bytes'])}")
+    print(f"weights       {_size(memory['weights_bytes'])}")
+    print(
+        f"arena         {_size(memory['arena_bytes'])} (lower bound "
+        f"{_size(memory['arena_lower_bound_bytes'])})"
+    )
+    print(f"KV per token  {memory['kv_bytes_per_token']} bytes")
+    print(
+        f"default pool  {_size(pool['bytes'])} on this machine now: {pool['tokens']} tokens, "
+        f"{pool['full_sequences']} sequences of {facts['resolved']['max_seq_len']}"
+    )
+    return 0
+
+
+def dry_run_facts(prepared: Prepared) -> dict[str, Any]:
+    """What a build would make, as a JSON value. Sizes in bytes."""
+    resolved, memory = prepared.resolved, prepared.program.memory
+    # The runtime's default: a quarter of the free memory, at most what the limits can use.
+    blocks_per_sequence = -(-resolved.max_seq_len // _block_tokens(prepared))
+    per_block = sum(group["bytes_per_block"] for group in prepared.program.kv_groups)
+    most = resolved.max_batch_size * blocks_per_sequence
+    blocks = min(_available_bytes() // 4 // per_block, most)
+    tokens = blocks * _block_tokens(prepared)
+    return {
+        "architecture": prepared.spec.architecture,
+        "requested": prepared.requested.to_json(),
+        "resolved": resolved.to_json(),
+        "changes": [change.to_json() for change in prepared.changes],
+        "memory": dict(memory),
+        "kv_groups": prepared.program.kv_groups,
+        "file_bytes": prepared.file_bytes,
+        "default_kv_pool": {
+            "bytes": blocks * per_block,
+            "tokens": tokens,
+            "full_sequences": blocks // blocks_per_sequence,
+        },
+        "log": prepared.log,
+    }
+
+
+def _block_tokens(prepared: Prepared) -> int:
+    return max(int(group["block_tokens"]) for group in prepared.program.kv_groups)
+
+
+def _available_bytes() -> int:
+    try:
+        with open("/proc/meminfo", encoding="ascii") as file:
+            for line in file:
+                if line.startswith("MemAvailable:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+
+
+def _terminal_progress() -> Progress:
+    last = 0.0
+
+    def show(done: int, total: int) -> None:
+        nonlocal last
+        now = time.monotonic()
+        if done < total and now - last < 0.1:
+            return
+        last = now
+        end = "\n" if done >= total else ""
+        percent = 100 * done // max(total, 1)
+        line = f"\rweights {percent:3d}%  {_size(done)} of {_size(total)}   "
+        print(line, end=end, file=sys.stderr, flush=True)
+
+    return show
+
+
+def _peak_bytes() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _size(count: int) -> str:
+    """Bytes for people, in powers of 1024."""
+    if count < 1024:
+        return f"{count} B"
+    value, unit = count / 1024, "KiB"
+    for larger in ("MiB", "GiB", "TiB"):
+        if value < 1024:
+            break
+        value, unit = value / 1024, larger
+    return f"{value:.1f} {unit}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,150 @@
+"""`slipstream inspect FILE`: what an engine file holds. Imports neither numpy nor the compiler."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from slipstream.builder.engine.reader import EngineReader
+from slipstream.errors import SlipstreamError
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Exit code: 0, or 2 when the file or the arguments are wrong."""
+    try:
+        args = _parser().parse_args(argv)
+    except SystemExit as end:  # argparse has printed its message.
+        return int(end.code or 0)
+    try:
+        with EngineReader(args.file) as engine:
+            if args.verify == "full":
+                engine.verify_full()
+            print(_text(engine, args))
+    except SlipstreamError as error:
+        print(f"slipstream inspect: error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="slipstream inspect", description="Check an engine file and print what it holds."
+    )
+    parser.add_argument("file", metavar="FILE", help="an .engine file")
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument("--json", action="store_true", help="the whole manifest as JSON")
+    what.add_argument("--plan", action="store_true", help="the CPU plan as JSON")
+    what.add_argument("--tensors", action="store_true", help="a line for each tensor")
+    what.add_argument("--config", action="store_true", help="the model's config.json")
+    parser.add_argument(
+        "--verify",
+        choices=("default", "full"),
+        default="default",
+        help="full also checks every byte of the weights",
+    )
+    return parser
+
+
+def _text(engine: EngineReader, args: argparse.Namespace) -> str:
+    manifest = engine.manifest
+    if args.json:
+        return _json(manifest)
+    if args.config:
+        return _json(manifest["model"]["config"])
+    if args.plan:
+        return _json(json.loads(engine.section("plan.cpu") or b"null"))
+    if args.tensors:
+        return "\n".join(_tensor(tensor) for tensor in manifest["tensors"])
+    return "\n".join(_summary(engine, args.verify == "full"))
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False)
+
+
+def _tensor(tensor: dict[str, Any]) -> str:
+    shape = "x".join(map(str, tensor["logical_shape"]))
+    sources = ", ".join(
+        f"{source['segment']}={source['checkpoint_name']}"
+        if source["segment"]
+        else source["checkpoint_name"]
+        for source in tensor["sources"]
+    )
+    return (
+        f"{tensor['name']}  {tensor['format']} {tensor['layout']} {shape}  at {tensor['offset']}, "
+        f"{tensor['size']} bytes  from {sources or tensor['updatable_reason'] or 'the builder'}"
+    )
+
+
+def _summary(engine: EngineReader, verified: bool) -> list[str]:
+    m = engine.manifest
+    limits, memory, form = m["limits"], m["memory"], m["format"]
+    checked = "everything" if verified else "everything but the weights' bytes"
+    lines = [
+        f"{engine.path}: engine format {form['major']}.{form['minor']}, {engine.size} bytes, "
+        f"sound ({checked} checked)",
+        f"model       {m['model']['name']} ({m['model']['architecture']})",
+        f"build       {m['build_id']} by {m['producer']['name']} {m['producer']['version']}",
+        f"formats     weights {m['quantization']['weights']}, KV cache "
+        f"{m['quantization']['kv_cache']}, numerics {m['numerics']}",
+        f"limits      {limits['max_seq_len']} tokens a sequence, {limits['max_batch_size']} "
+        f"sequences and {limits['max_num_tokens']} tokens a step, vocabulary "
+        f"{limits['vocab_size']}",
+        f"memory      weights {memory['weights_bytes']}, arena {memory['arena_bytes']} (lower "
+        f"bound {memory['arena_lower_bound_bytes']}), KV {memory['kv_bytes_per_token']} bytes a "
+        "token",
+        f"targets     {', '.join(t['name'] for t in m['targets'])}",
+    ]
+    lines += ["", "configuration (requested -> resolved)"]
+    lines += _configuration(m["config"])
+    lines += ["", "KV groups"]
+    for group in m["kv"]["groups"]:
+        window = f" of {group['window']}" if group["window"] else ""
+        lines.append(
+            f"  {group['kind']}{window}: {len(group['layers'])} layers, {group['kv_heads']} heads "
+            f"x {group['head_dim']}, {group['dtype']}, {group['bytes_per_block']} bytes a block of "
+            f"{group['block_tokens']} tokens"
+        )
+    lines += ["", "plan", *_plan(engine)]
+    lines += ["", "sections"]
+    for section in m["sections"]:
+        lines.append(f"  {section['name']:<18} {section['size']:>14} bytes at {section['offset']}")
+    lines.append(f"  {len(m['tensors'])} tensors in weights")
+    return lines
+
+
+def _configuration(config: dict[str, Any]) -> list[str]:
+    reasons = {change["field"]: change["reason"] for change in config["changes"]}
+    lines = []
+    resolved, requested = config["resolved"], config["requested"]
+    if not isinstance(resolved, dict) or not isinstance(requested, dict):
+        return ["  (not an object)"]
+    for key, value in sorted(resolved.items()):
+        asked = requested.get(key)
+        if asked == value:
+            lines.append(f"  {key} = {value}")
+        else:
+            shown = "-" if asked is None else asked
+            lines.append(f"  {key} = {shown} -> {value} ({reasons.get(key, 'no reason given')})")
+    return lines
+
+
+def _plan(engine: EngineReader) -> list[str]:
+    data = engine.section("plan.cpu")
+    if not data:
+        return ["  no CPU plan"]
+    plan, graph = json.loads(data), json.loads(engine.section("graph"))
+    ops = Counter(str(step["op"]) for step in plan["steps"])
+    names = ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
+    return [
+        f"  {len(graph['nodes'])} operators of the graph became {len(plan['steps'])} steps",
+        f"  {names}",
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())
