@@ -248,7 +248,7 @@ class CpuBackend final : public Backend {
     args.x = Data(x);
     args.x_stride = Stride(x);
     args.row_end = rows;
-    args.k = plan_.values[x].cols;
+    args.k = step.weight.cols;
     args.w = bound.weight;
     args.w_type = step.weight.type;
     args.bias = static_cast<const float*>(bound.bias);

@@ -41,6 +41,7 @@ struct PlanWeight {
   core::DType type = core::DType::kF32;
   bool blocked = false;     ///< n16k4 instead of row_major
   int64_t packed_rows = 0;  ///< With padding; the number of elements of a vector.
+  int32_t cols = 0;         ///< Columns of a matrix: K.
 };
 
 struct PlanStep {
