@@ -204,12 +204,13 @@ class Interpreter:
 
     def _rotate(self, x: Array, heads: int, cos: Array, sin: Array) -> Array:
         rows, half = x.shape[0], cos.shape[1]
-        out = x.reshape(rows, heads, -1).copy()
+        out: Array = x.reshape(rows, heads, -1).copy()
         a, b = out[:, :, :half].copy(), out[:, :, half : 2 * half].copy()
         c, s = cos[:, None, :], sin[:, None, :]
         out[:, :, :half] = a * c - b * s
         out[:, :, half : 2 * half] = b * c + a * s
-        return out.reshape(rows, -1)
+        flat: Array = out.reshape(rows, -1)
+        return flat
 
     def _op_rope(self, node: Node, args: list[Array], step: _Step) -> Array:
         cos, sin = self._op_rope_table(node, [args[1]], step)

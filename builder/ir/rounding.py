@@ -19,6 +19,7 @@ def round_to(array: NDArray[Any], fmt: str) -> NDArray[Any]:
         bits = np.ascontiguousarray(array, np.float32).view(np.uint32)
         # Adding 0x7fff plus the lowest kept bit carries exactly when the tail rounds up.
         rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
-        out = rounded.view(np.float32).reshape(array.shape)
-        return np.where(np.isnan(array), np.float32(np.nan), out)
+        out: NDArray[Any] = rounded.view(np.float32).reshape(array.shape)
+        out[np.isnan(array)] = np.nan
+        return out
     raise ValueError(f"unknown format {fmt!r}; known: f32, f16, bf16")

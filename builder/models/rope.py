@@ -117,4 +117,5 @@ def llama3_inv_freq(inv_freq: F32, factor: float, low: float, high: float, origi
     smooth = (np.float32(original) / wavelength - np.float32(low)) / np.float32(high - low)
     smoothed = (np.float32(1) - smooth) * scaled / np.float32(factor) + smooth * scaled
     medium = ~(wavelength < original / high) & ~(wavelength > original / low)
-    return np.where(medium, smoothed, scaled).astype(np.float32)
+    result: F32 = np.where(medium, smoothed, scaled).astype(np.float32)
+    return result
