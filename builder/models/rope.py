@@ -106,7 +106,8 @@ def default_inv_freq(theta: float, dim: int) -> F32:
     """
     exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
     powers = np.asarray([math.pow(theta, float(e)) for e in exponents], np.float32)
-    return (np.float32(1.0) / powers).astype(np.float32)
+    inverse: F32 = (np.float32(1.0) / powers).astype(np.float32)
+    return inverse
 
 
 def llama3_inv_freq(inv_freq: F32, factor: float, low: float, high: float, original: int) -> F32:
