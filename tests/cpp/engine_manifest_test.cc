@@ -101,6 +101,31 @@ TEST(Manifest, PaddedBiasAndSegmentsAreFine) {
   EXPECT_EQ(manifest->tensors[1].sources[1].offset, 16);
 }
 
+TEST(Manifest, ATargetMayHaveSeveralPlans) {
+  const auto manifest = ParseEdited([](json& m) {
+    m["targets"].push_back(
+        {{"name", "tensorrt_rtx"}, {"sm", 89}, {"segments", {{{"section", "graph"}}}}});
+  });
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message();
+  EXPECT_EQ(manifest->FindTarget("cpu")->section, "plan.cpu");
+  EXPECT_TRUE(CheckCompatibility(*manifest).empty());
+  ExpectRefused(
+      [](json& m) {
+        m["targets"].push_back({{"name", "gpu"}});
+      },
+      "targets[1].section is missing");
+  ExpectRefused(
+      [](json& m) {
+        m["targets"].push_back({{"name", "gpu"}, {"segments", {{{"section", "plan.gpu.0"}}}}});
+      },
+      "targets[1].segments[0].section names \"plan.gpu.0\"");
+  const auto without = ParseEdited([](json& m) {
+    m["targets"][0] = {{"name", "cpu"}, {"segments", json::array()}};
+  });
+  ASSERT_TRUE(without.ok()) << without.status().message();
+  EXPECT_EQ(CheckCompatibility(*without).size(), 1u);
+}
+
 TEST(Manifest, NumbersAgreeWithEachOther) {
   ExpectRefused([](json& m) { m["kv"]["groups"][0]["bytes_per_block"] = 4095; }, "ask for 4096");
   ExpectRefused([](json& m) { m["kv"]["groups"][0]["head_dim"] = 1 << 30; }, "bytes_per_block");

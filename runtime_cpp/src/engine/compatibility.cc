@@ -67,7 +67,8 @@ class Checker {
   }
 
   void CheckTargets() {
-    if (m_.FindTarget("cpu") != nullptr) return;
+    const Target* cpu = m_.FindTarget("cpu");
+    if (cpu != nullptr && !cpu->section.empty()) return;
     std::string names;
     for (const Target& target : m_.targets) {
       names += (names.empty() ? "" : ", ") + target.name;

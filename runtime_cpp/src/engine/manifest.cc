@@ -77,11 +77,23 @@ void ReadConfiguration(JsonReader& reader, Manifest& m) {
   m.memory.arena_bytes = memory.Int("arena_bytes", 0, kMax);
   m.memory.arena_lower_bound_bytes = memory.Int("arena_lower_bound_bytes", 0, kMax);
   m.memory.kv_bytes_per_token = memory.Int("kv_bytes_per_token", 0, kMax);
-  reader.Objects("targets", [&m](JsonReader& target) {
-    m.targets.push_back({target.String("name"), target.String("section")});
-    if (target.ok() && m.FindSection(m.targets.back().section) == nullptr) {
-      target.Fail("section", "names \"" + m.targets.back().section + "\", which does not exist");
+  const auto section_of = [&m](JsonReader& owner) {
+    std::string name = owner.String("section");
+    if (owner.ok() && m.FindSection(name) == nullptr) {
+      owner.Fail("section", "names \"" + name + "\", which does not exist");
     }
+    return name;
+  };
+  reader.Objects("targets", [&](JsonReader& element) {
+    Target target;
+    target.name = element.String("name");
+    // A target has one plan, or one for each of its segments.
+    if (element.Has("segments")) {
+      element.Objects("segments", [&](JsonReader& segment) { section_of(segment); });
+    } else {
+      target.section = section_of(element);
+    }
+    m.targets.push_back(std::move(target));
   });
   JsonReader parallel = reader.Object("parallel");
   m.parallel.tp = Int32(parallel, "tp", 1);

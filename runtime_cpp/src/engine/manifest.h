@@ -86,7 +86,7 @@ struct MemoryPlan {
 
 struct Target {
   std::string name;     ///< "cpu".
-  std::string section;  ///< "plan.cpu".
+  std::string section;  ///< "plan.cpu"; empty for a target whose plans are its segments'.
 };
 
 struct Parallel {
