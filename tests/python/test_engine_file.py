@@ -1,0 +1,153 @@
+"""Engine files that were damaged: every flipped byte is found, nothing crashes."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_models import TinyConfig, make_checkpoint
+
+from slipstream.builder import inspect
+from slipstream.builder.build import build
+from slipstream.builder.config import BuildConfig
+from slipstream.builder.engine.layout import canonical_json
+from slipstream.builder.engine.reader import EngineReader
+from slipstream.errors import CorruptFileError, IncompatibleError, SlipstreamError
+
+
+@pytest.fixture(scope="module")
+def engine(tmp_path_factory: pytest.TempPathFactory) -> bytes:
+    folder = tmp_path_factory.mktemp("engine")
+    make_checkpoint(folder, TinyConfig(vocab=300, tokenizer=True))
+    return build(folder, folder / "m.engine", BuildConfig(weights="f32")).path.read_bytes()
+
+
+def _write(path: Path, data: bytes) -> Path:
+    (path / "x.engine").write_bytes(data)
+    return path / "x.engine"
+
+
+def _manifest(data: bytes) -> tuple[int, dict[str, Any]]:
+    start, size = struct.unpack("<QQ", data[24:40])
+    return start, json.loads(data[start : start + size])
+
+
+def _edit(data: bytes, edit: Callable[[dict[str, Any]], Any]) -> bytes:
+    """The file with another manifest, whose hash is right."""
+    start, manifest = _manifest(data)
+    edit(manifest)
+    text = canonical_json(manifest)
+    head = data[:16] + struct.pack("<QQQ", start + len(text), start, len(text))
+    return head + hashlib.sha256(text).digest() + data[72:start] + text
+
+
+def test_a_flipped_byte_anywhere_is_found(tmp_path: Path, engine: bytes) -> None:
+    start, manifest = _manifest(engine)
+    places = [*range(128), 128, 2000, 4095, start, len(engine) - 1]
+    weights = range(0)
+    for section in manifest["sections"]:
+        begin, end = section["offset"], section["offset"] + section["size"]
+        if section["name"] == "weights":
+            weights = range(begin, end)
+        places += [begin, (begin + end) // 2, end - 1]
+        places += [end] if end % 4096 else []
+    for place in places:
+        data = bytearray(engine)
+        data[place] ^= 1 << (place % 8)
+        path = _write(tmp_path, bytes(data))
+        if place in weights:
+            with EngineReader(path) as reader, pytest.raises(CorruptFileError, match="chunk"):
+                reader.verify_full()
+        else:
+            with pytest.raises(SlipstreamError) as error:
+                EngineReader(path)
+            assert error.value.exit_code == 2, place
+            assert str(path) in str(error.value)
+
+
+def test_cut_and_padded_files(tmp_path: Path, engine: bytes) -> None:
+    for size in (0, 1, 7, 8, 127, 128, 4096, len(engine) // 2, len(engine) - 1):
+        with pytest.raises(CorruptFileError):
+            EngineReader(_write(tmp_path, engine[:size]))
+    with pytest.raises(CorruptFileError, match="header says"):
+        EngineReader(_write(tmp_path, engine + b"\0"))
+
+
+def test_versions_and_features(tmp_path: Path, engine: bytes) -> None:
+    with pytest.raises(IncompatibleError, match=r"format 2\.0"):
+        EngineReader(_write(tmp_path, engine[:8] + b"\2\0" + engine[10:]))
+    newer = _edit(engine, lambda m: m["format"].update(minor=7))
+    newer = newer[:10] + b"\7\0" + newer[12:]
+    EngineReader(_write(tmp_path, newer))
+    with pytest.raises(IncompatibleError, match="teleport"):
+        EngineReader(
+            _write(tmp_path, _edit(newer, lambda m: m["required_features"].append("teleport")))
+        )
+    EngineReader(_write(tmp_path, _edit(engine, lambda m: m.update(novelty=[1]))))
+
+
+def _at(key: str, index: int, **values: Any) -> Callable[[dict[str, Any]], Any]:
+    return lambda manifest: manifest[key][index].update(values)
+
+
+@pytest.mark.parametrize(
+    ("edit", "field"),
+    [
+        (lambda m: m.pop("limits"), "limits"),
+        (lambda m: m["limits"].update(max_seq_len=True), "limits.max_seq_len"),
+        (lambda m: m["limits"].update(vocab_size=-1), "limits.vocab_size"),
+        (lambda m: m.update(build_id="x"), "build_id"),
+        (lambda m: m["kv"]["groups"][0].update(bytes_per_block=1), "bytes_per_block"),
+        (lambda m: m["tokenizer"].update(section="gone"), "tokenizer.section"),
+        (lambda m: m["verification"].update(chunk_bytes=4096), "verification.section"),
+        (_at("sections", 1, offset=4096), "sections[1].offset"),
+        (_at("sections", 0, size=1 << 62), "sections[0].size"),
+        (_at("sections", 1, name="graph"), "sections[1].name"),
+        (_at("tensors", 1, offset=128), "tensors[1].offset"),
+        (_at("tensors", 2, offset=0), "tensors[2].offset"),
+        (_at("tensors", 1, size=1 << 61), "tensors[1].size"),
+        (_at("tensors", 1, logical_shape=[]), "tensors[1].logical_shape"),
+        (_at("tensors", 1, logical_shape=[1 << 29, 1 << 29]), "tensors[1].size"),
+    ],
+)
+def test_a_wrong_manifest_names_the_field(
+    tmp_path: Path, engine: bytes, edit: Callable[[dict[str, Any]], Any], field: str
+) -> None:
+    with pytest.raises(CorruptFileError) as error:
+        EngineReader(_write(tmp_path, _edit(engine, edit)))
+    assert field in str(error.value)
+
+
+def test_inspect(tmp_path: Path, engine: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    path = str(_write(tmp_path, engine))
+    assert inspect.main([path, "--verify", "full"]) == 0
+    text = capsys.readouterr().out
+    for word in ("LlamaForCausalLM", "-> 512", "weight_hashes", "linear_glu", "arena", "full"):
+        assert word in text
+    assert inspect.main([path, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out) == _manifest(engine)[1]
+    assert inspect.main([path, "--plan"]) == 0
+    assert json.loads(capsys.readouterr().out)["version"] == 1
+    assert inspect.main([path, "--config"]) == 0
+    assert json.loads(capsys.readouterr().out)["vocab_size"] == 300
+    assert inspect.main([path, "--tensors"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == len(_manifest(engine)[1]["tensors"])
+
+
+def test_inspect_errors(tmp_path: Path, engine: bytes, capsys: pytest.CaptureFixture[str]) -> None:
+    broken = bytearray(engine)
+    weights = next(s for s in _manifest(engine)[1]["sections"] if s["name"] == "weights")
+    broken[weights["offset"] + 300] ^= 4
+    path = str(_write(tmp_path, bytes(broken)))
+    assert inspect.main([path]) == 0
+    assert inspect.main([path, "--verify", "full"]) == 2
+    assert "damaged" in capsys.readouterr().err
+    for arguments in ([str(tmp_path / "none")], [str(tmp_path)], [path, "--verify", "x"]):
+        assert inspect.main(arguments) == 2
+        assert "error" in capsys.readouterr().err
