@@ -5,6 +5,7 @@
 #include <random>
 #include <thread>
 
+#include "exec/null_backend.h"
 #include "executor_fixture.h"
 
 namespace slipstream::executor {
@@ -141,6 +142,35 @@ TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAlone) {
 
 TEST(ExecutorMixTest, BackendThatSamplesGivesTheSame) {
   for (uint32_t seed = 101; seed <= 104; ++seed) RunMix(seed, true);
+}
+
+// The null backend checks batches as the CPU backend does.
+TEST(ExecutorMixTest, NullBackendTakesEveryBatchAndAnswersAsAlone) {
+  const EngineLimits limits{
+      .max_seq_len = 200, .max_batch_size = 8, .max_num_tokens = 48, .vocab_size = kFakeVocab};
+  const auto make = [&](const ExecutorConfig& config) {
+    auto backend = exec::CreateNullBackend(
+        {.limits = limits,
+         .groups = {{.bytes_per_block = 64}, {.bytes_per_block = 64, .window = 40}}});
+    EXPECT_TRUE(backend.ok()) << backend.status().message();
+    ExecutorParts parts;
+    parts.backend = *std::move(backend);
+    parts.facts = {limits, {0}, std::nullopt};
+    return *CreateExecutor(std::move(parts), config);
+  };
+  const auto mixed = make({.kv_memory_bytes = 64 * 40});
+  const auto alone = make({.kv_memory_bytes = 1 << 20, .max_batch_size = 1});
+  std::mt19937 random(31);
+  std::vector<std::pair<Request, RequestId>> submitted;
+  for (int i = 0; i < 100; ++i) {
+    Request request = DrawRequest(random, limits);
+    const Result<RequestId> id = mixed->Submit(request);
+    ASSERT_TRUE(id.ok()) << id.status().message();
+    submitted.emplace_back(std::move(request), *id);
+  }
+  for (const auto& [request, id] : submitted) {
+    ExpectSame(Collect(*mixed, id), Collect(*alone, *alone->Submit(request)), request, false);
+  }
 }
 
 TEST(ExecutorMixTest, ManyThreadsSubmitAndTwoExecutorsTakeTurns) {

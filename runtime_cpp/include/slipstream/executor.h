@@ -17,7 +17,8 @@
 namespace slipstream {
 
 /// Called on the executor's own thread, once per step and request that has news. Must not block for long and must not
-/// call Shutdown; Submit and Cancel are allowed. A callback that throws ends its own request with kError, nothing else.
+/// call Shutdown; Submit and Cancel are allowed. A callback that throws ends its own request with kError, nothing else; it
+/// is called once more with that end, and what it throws then is ignored.
 using ResponseCallback = std::function<void(const Response&)>;
 
 /// Serves requests on one Model. Every method is thread-safe. The destructor cancels what still runs and joins the thread.
@@ -38,7 +39,8 @@ class SLIPSTREAM_API Executor {
   virtual ~Executor() = default;
 
   /// Checks and queues a request. A bad request is refused here and costs nothing: kInvalidArgument, kLimitExceeded
-  /// (can never fit: names the binding limit), kResourceExhausted (queue full), kUnavailable (shut down).
+  /// (can never fit: names the binding limit), kResourceExhausted (queue full, or more than 65536 answers beyond the queue
+  /// that were never fetched with Next), kUnavailable (shut down).
   /// With a callback, responses go to it; without, fetch them with Next.
   virtual Result<RequestId> Submit(Request request, ResponseCallback callback = {}) = 0;
 

@@ -24,6 +24,13 @@ Status FromException(const std::exception& error) {
                 std::string("A step failed: ") + error.what() + ". Please report this.");
 }
 
+// Gives a step back however its sampling ends: memory may run out there.
+struct StepRelease {
+  exec::Backend& backend;
+  exec::StepHandle step;
+  ~StepRelease() { backend.Release(step); }
+};
+
 // Tells the news. False when the callback threw and thereby ended a request that was still going.
 bool Tell(RequestState* request) {
   const bool last = request->finished();
@@ -263,12 +270,10 @@ Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
   const std::lock_guard<StepTurn> turn(*turn_);
   const Result<exec::StepHandle> step = backend_->Submit(batch_);
   if (!step.ok()) return step.status();
+  const StepRelease release{*backend_, *step};
   for (const StepEntry& entry : entries) entry.request->AdvanceComputed(entry.rows);
-  Status status;
-  if (!sampling.empty())
-    status = backend_->samples() ? SampleOnBackend(*step, sampling) : SampleOnHost(*step, sampling);
-  backend_->Release(*step);
-  return status;
+  if (sampling.empty()) return Status::Ok();
+  return backend_->samples() ? SampleOnBackend(*step, sampling) : SampleOnHost(*step, sampling);
 }
 
 Status EngineLoop::SampleOnHost(exec::StepHandle step, std::span<StepEntry* const> sampling) {
