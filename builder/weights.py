@@ -79,7 +79,7 @@ def _write_tensor(out: WeightsSection, plan: TensorPlan, checkpoint: Checkpoint)
             rows = convert(block, tensor.format, plan.format, tensor.name, first)
             if plan.layout == "n16k4":
                 rows = native.pack_n16k4(rows, plan.format)
-            out.write(memoryview(np.ascontiguousarray(rows)).cast("B"))
+            out.write(memoryview(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data))
     _pad_to(out, start + plan.packed_rows * row_bytes)
 
 

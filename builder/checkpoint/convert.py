@@ -56,8 +56,8 @@ def convert(values: Array, source: str, target: str, name: str, first_row: int =
     or too large for the target. `first_row` is the tensor's row that `values` starts at.
     """
     out = values if source == target else from_f32(to_f32(values, source), target)
-    bits = out.view(np.uint32 if target == "f32" else np.uint16)
-    exponent = bits.dtype.type(_EXPONENT[target])
+    bits: Array = out.view(np.uint32 if target == "f32" else np.uint16)
+    exponent = np.array(_EXPONENT[target], bits.dtype)
     bad = (bits & exponent) == exponent
     if bad.any():
         _refuse(values, source, target, name, first_row, bad)

@@ -112,7 +112,9 @@ class SafetensorsFile:
         where = f"tensor '{name}'"
         if not isinstance(value, dict):
             raise self._corrupt(f"{where} has no description")
-        dtype, shape, offsets = (value.get(k) for k in ("dtype", "shape", "data_offsets"))
+        dtype: Any = value.get("dtype")
+        shape: Any = value.get("shape")
+        offsets: Any = value.get("data_offsets")
         if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
             raise self._corrupt(f"{where} has the unknown dtype {dtype!r}")
         if not _naturals(shape) or len(shape) > MAX_RANK:

@@ -39,8 +39,8 @@ def test_stored_tensors_equal_the_converted_checkpoint(
     tmp_path: Path, fmt: str, tied: bool
 ) -> None:
     tiny = TinyConfig(
-        vocab=301, hidden=45, heads=6, kv_heads=3, head_dim=6, intermediate=43, tied=tied, tokenizer=True,
-        attention_bias=True,
+        vocab=301, hidden=45, heads=6, kv_heads=3, head_dim=6, intermediate=43, tied=tied,
+        tokenizer=True, attention_bias=True,
     )  # fmt: skip
     make_checkpoint(tmp_path, tiny)
     build(tmp_path, tmp_path / "m.engine", BuildConfig(weights=fmt))
@@ -260,6 +260,33 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, error: type[BaseExc
     with pytest.raises(error):
         build(folder, tmp_path / "m.engine", progress=progress)
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_sigterm_removes_the_partial_file(tmp_path: Path) -> None:
+    folder = make_checkpoint(tmp_path / "c", TINY)
+    code = (
+        "import os, signal, sys; from slipstream.builder import build as b, cli;"
+        "old = b.write_weights;"
+        "b.write_weights = lambda *a: (os.kill(os.getpid(), signal.SIGTERM), old(*a))[1];"
+        f"sys.exit(cli.main([{str(folder)!r}, '-o', {str(tmp_path / 'm.engine')!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 143, done.stderr
+    assert "terminated" in done.stderr
+    assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+@pytest.mark.skipif(not native.available(), reason="needs the C++ library")
+@pytest.mark.parametrize("fmt", ["f32", "f16", "bf16"])
+def test_the_runtime_reads_what_the_builder_wrote(tmp_path: Path, fmt: str) -> None:
+    from slipstream import _native
+
+    make_checkpoint(tmp_path, TINY)
+    report = build(tmp_path, tmp_path / "m.engine", BuildConfig(weights=fmt, kv_cache=fmt))
+    engine = _native.Engine.load(str(report.path), verify_full=True)
+    assert engine.build_id == report.build_id
+    assert engine.eos_token_ids == [2] and engine.bos_token_id == 1
+    assert engine.limits.max_seq_len == 256
 
 
 def test_too_little_space_is_found_before_work(

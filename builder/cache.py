@@ -1,0 +1,88 @@
+"""Engines built once for a checkpoint folder, named by what went into them.
+
+Finding an engine that exists reads no weights and imports neither numpy nor the compiler.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from slipstream._paths import cache_dir
+from slipstream.builder.config import BuildConfig
+from slipstream.builder.engine.reader import EngineReader
+from slipstream.errors import IoError, NotFoundError, SlipstreamError
+from slipstream.version import __version__
+
+# Everything of a checkpoint folder that a build reads.
+_INPUTS = ("*.safetensors", "*.json", "*.jinja")
+
+
+def build_cached(
+    checkpoint: str | os.PathLike[str],
+    config: BuildConfig | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> Path:
+    """The engine of a checkpoint folder and configuration, built if the cache has none.
+
+    Processes that ask for the same engine at once build it once. A damaged entry is built again.
+    Raises what `build` raises, NotFoundError for a missing folder, IoError for the cache folder.
+    """
+    folder = Path(checkpoint)
+    if not folder.is_dir():
+        raise NotFoundError(f"{folder} is no folder; give the folder of a checkpoint")
+    wanted = config or BuildConfig()
+    root = cache_dir() / "engines"
+    try:
+        target = root / f"{_key(folder, wanted)}.engine"
+        root.mkdir(parents=True, exist_ok=True)
+        with _locked(target.with_suffix(".lock")):
+            if not _sound(target):
+                from slipstream.builder.build import build
+
+                build(folder, target, wanted, progress)
+    except OSError as error:
+        raise IoError(
+            f"{error.filename or root}: {error.strerror}; set SLIPSTREAM_CACHE to a folder that "
+            "can be written"
+        ) from error
+    return target
+
+
+def _key(folder: Path, config: BuildConfig) -> str:
+    """Small files by their bytes; weights by identity on the disk, since reading them all would
+    cost seconds at every start. The time of the last status change (ctime) cannot be set by
+    programs, so a weight file that was replaced is noticed even with its old size and date."""
+    entries: list[list[object]] = []
+    for file in sorted(f for pattern in _INPUTS for f in folder.glob(pattern)):
+        info = file.stat()
+        if file.suffix == ".safetensors":
+            identity = [info.st_dev, info.st_ino, info.st_mtime_ns, info.st_ctime_ns]
+            entries.append([file.name, info.st_size, *identity])
+        else:
+            digest = hashlib.sha256(file.read_bytes()).hexdigest()
+            entries.append([file.name, info.st_size, digest])
+    text = json.dumps([__version__, config.to_json(), entries], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _sound(path: Path) -> bool:
+    if not path.exists():
+        return False
+    try:
+        with EngineReader(path):
+            return True
+    except SlipstreamError:
+        return False
+
+
+@contextlib.contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,71 @@
+"""The cache: one build for a folder and configuration, a new one when either changes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tiny_models import TinyConfig, make_checkpoint
+
+from slipstream.builder.cache import build_cached
+from slipstream.builder.config import BuildConfig
+from slipstream.errors import SlipstreamError
+
+
+@pytest.fixture
+def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("SLIPSTREAM_CACHE", str(tmp_path / "cache"))
+    return make_checkpoint(tmp_path / "c", TinyConfig(vocab=300, tokenizer=True))
+
+
+def test_built_once(checkpoint: Path) -> None:
+    first = build_cached(checkpoint)
+    before = first.stat()
+    assert build_cached(checkpoint, BuildConfig()) == first
+    assert first.stat().st_ino == before.st_ino
+    assert build_cached(checkpoint, BuildConfig(weights="f32")) != first
+
+
+def test_changed_weights_are_noticed_even_with_the_old_date(checkpoint: Path) -> None:
+    first = build_cached(checkpoint).read_bytes()
+    path = checkpoint / "model.safetensors"
+    info, data = path.stat(), bytearray(path.read_bytes())
+    data[-4:] = b"\0\0\x80\x3f"
+    path.write_bytes(data)
+    os.utime(path, ns=(info.st_atime_ns, info.st_mtime_ns))
+    assert build_cached(checkpoint).read_bytes() != first
+
+
+def test_a_changed_text_file_is_noticed(checkpoint: Path) -> None:
+    first = build_cached(checkpoint)
+    (checkpoint / "chat_template.jinja").write_text("{{ messages }}")
+    assert build_cached(checkpoint) != first
+
+
+def test_a_damaged_entry_is_built_again(checkpoint: Path) -> None:
+    path = build_cached(checkpoint)
+    whole = path.read_bytes()
+    path.write_bytes(whole[:5000])
+    assert build_cached(checkpoint) == path
+    assert path.read_bytes() == whole
+
+
+def test_a_hit_needs_no_numpy(checkpoint: Path) -> None:
+    build_cached(checkpoint)
+    code = (
+        "import sys; sys.modules['numpy'] = None; from slipstream.builder.cache import "
+        f"build_cached; build_cached({str(checkpoint)!r})"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_errors(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SlipstreamError, match="no folder"):
+        build_cached(tmp_path / "none")
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("SLIPSTREAM_CACHE", str(tmp_path / "file"))
+    with pytest.raises(SlipstreamError, match="SLIPSTREAM_CACHE"):
+        build_cached(checkpoint)
