@@ -91,7 +91,8 @@ def test_a_million_tokens_of_smollm2(smollm2: Pair, wiki_text: str) -> None:
         smollm2.check_text(text)
     for text in odd_texts(rng, smollm2.specials()):
         smollm2.check_ids(smollm2.check_text(text))
-        smollm2.check_text(text, parse=False)
+        if "<|" in text:
+            smollm2.check_text(text, parse=False)
     assert smollm2.tokens >= 1_000_000
 
 

@@ -174,4 +174,6 @@ def _random_post_processor(rng: random.Random, added: list[Json], byte_level: Js
             "E": {"id": "E", "ids": [end["id"]], "tokens": [end["content"]]},
         },
     }
-    return rng.choice([processor, {"type": "Sequence", "processors": [byte_level, processor]}])
+    if rng.random() < 0.5:
+        return {"type": "Sequence", "processors": [byte_level, processor]}
+    return processor
