@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import json
 import os
-import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
-from slipstream._paths import cache_dir
 from slipstream.errors import InvalidArgumentError, IoError, NotFoundError
-from slipstream.version import __version__
 
 __all__ = ["resolve_engine"]
-
-# Everything of a checkpoint folder that a build reads.
-_INPUTS = ("*.safetensors", "*.json", "*.jinja")
 
 
 def resolve_engine(path: str | os.PathLike[str], log: Callable[[str], None] | None = None) -> str:
@@ -52,56 +43,25 @@ def resolve_engine(path: str | os.PathLike[str], log: Callable[[str], None] | No
 
 
 def _built(checkpoint: Path, log: Callable[[str], None]) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", checkpoint.resolve().name).strip("-.") or "model"
-    target = cache_dir() / "engines" / f"{name}-{_key(checkpoint)}.engine"
-    if not target.is_file():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        with _locked(target.with_suffix(".lock")):
-            # Another process may have built it while this one waited for the lock.
-            if not target.is_file():
-                _build(checkpoint, target, log)
-    log(f"{checkpoint}: using {target}")
-    return str(target)
-
-
-def _build(checkpoint: Path, target: Path, log: Callable[[str], None]) -> None:
-    from slipstream.builder.build import build
+    # Imported here: a run of an engine file must not load the builder.
+    from slipstream.builder.cache import build_cached
     from slipstream.builder.config import BuildConfig
 
     config = BuildConfig()
-    log(
-        f"{checkpoint}: building an engine once (weights {config.weights}, KV cache "
-        f"{config.kv_cache}; build-engine offers the choice)"
-    )
-    build(checkpoint, target, config)
+    started = False
 
+    def progress(done: int, total: int) -> None:
+        nonlocal started
+        if not started:
+            log(
+                f"{checkpoint}: building an engine once (weights {config.weights}, KV cache "
+                f"{config.kv_cache}; build-engine offers the choice)"
+            )
+        started = True
 
-def _key(checkpoint: Path) -> str:
-    """Names the content: small files by their bytes, weights by size and time of change.
-
-    Hashing the weights as well would cost a read of the whole checkpoint at every start.
-    """
-    entries: list[tuple[str, int, int | str]] = []
-    for pattern in _INPUTS:
-        for file in sorted(checkpoint.glob(pattern)):
-            status = file.stat()
-            if file.suffix == ".safetensors":
-                entries.append((file.name, status.st_size, status.st_mtime_ns))
-            else:
-                digest = hashlib.sha256(file.read_bytes()).hexdigest()
-                entries.append((file.name, status.st_size, digest))
-    text = json.dumps([__version__, entries], separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()[:16]
-
-
-@contextlib.contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    """Holds a lock file, so that processes that start together build once."""
-    import fcntl
-
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+    target = build_cached(checkpoint, config, progress)
+    log(f"{checkpoint}: using {target}")
+    return str(target)
 
 
 def _to_stderr(line: str) -> None:

