@@ -66,8 +66,9 @@ void Tile(const float* x, int64_t ld, const std::byte* const* w, int32_t k, floa
   }
 }
 
-// Rows up to which activations are read in place.
-constexpr int kThinRows = kMaxTileRows < 8 ? kMaxTileRows : 8;
+// Rows up to which activations are read in place: with more, their addresses no longer fit the
+// registers.
+constexpr int kThinRows = 4;
 constexpr int kMaxTileBlocks = 8;
 
 /// Blocks that a tile of `rows` handles at once, a power of two.
@@ -205,7 +206,7 @@ void Gemm(const GemmArgs& a) {
     for (int32_t t = chunk; packed && t < chunk_end; ++t) {
       PackPanel(a, tile_row(t), tile_row(t + 1) - tile_row(t), a.pack + (t - chunk) * panel_floats);
     }
-    const int32_t group = packed ? 2 : TileBlocks(tile_row(chunk + 1) - tile_row(chunk));
+    const int32_t group = TileBlocks(tile_row(chunk + 1) - tile_row(chunk));
     const int32_t step = group < 2 ? 2 : group;
     for (int32_t first = 0; first < order.count; first += step) {
       const int32_t blocks = order.count - first < step ? order.count - first : step;
