@@ -3,6 +3,8 @@ the same bytes."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,6 +15,7 @@ from slipstream.builder.errors import InputError
 from slipstream.errors import SlipstreamError
 
 try:
+    from slipstream import _native as _runtime
     from slipstream._native import Tokenizer as _Tokenizer
     from slipstream._native import pack as _native
 except ImportError:
@@ -43,3 +46,23 @@ def check_tokenizer(data: bytes, where: str) -> None:
         _Tokenizer.from_json(data)
     except SlipstreamError as error:
         raise InputError(f"{where}: {error}") from error
+
+
+class TeacherForcing:
+    """Logits of given tokens from an engine file, by the same steps as generation.
+
+    `threads` 0 means the physical cores. Needs the native module. Not thread-safe.
+    """
+
+    def __init__(self, engine: Path, *, threads: int = 0, cpu_path: str = "auto") -> None:
+        loaded = _runtime.Engine.load(str(engine))
+        runtime = _runtime.Runtime(threads=threads, cpu_path=cpu_path)
+        self._runner = _runtime.TeacherForcing(_runtime.Model(runtime, loaded))
+        self._chunk = min(loaded.limits.max_batch_size, loaded.limits.max_num_tokens)
+
+    def logits(
+        self, tokens: Sequence[int], chunk_tokens: int | None = None
+    ) -> NDArray[np.float32]:
+        """f32 [tokens, vocab_size]: row i is the prediction after tokens[i]. `chunk_tokens` rows
+        are computed per step (None: as many as the engine allows)."""
+        return np.asarray(self._runner.logits(list(tokens), chunk_tokens or self._chunk))

@@ -55,5 +55,6 @@ void BindEngine(py::module_& m);
 void BindRequest(py::module_& m);
 void BindExecutor(py::module_& m);
 void BindPack(py::module_& m);
+void BindTeacherForcing(py::module_& m);
 
 }  // namespace slipstream::python

@@ -12,6 +12,7 @@ PYBIND11_MODULE(_native, m) {
   BindRequest(m);
   BindExecutor(m);
   BindPack(m);
+  BindTeacherForcing(m);
 }
 
 }  // namespace slipstream::python

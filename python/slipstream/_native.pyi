@@ -211,6 +211,22 @@ class Executor:
     def stats(self) -> ExecutorStats: ...
     def shutdown(self) -> None: ...
 
+class Logits:
+    """f32 [tokens, vocab_size] through the buffer protocol: `numpy.asarray(logits)`."""
+
+    def __buffer__(self, flags: int, /) -> memoryview: ...
+
+class TeacherForcing:
+    """Logits after each of given tokens, by the same steps as generation.
+
+    Owns a KV cache of one sequence. Not thread-safe.
+    """
+
+    def __init__(self, model: Model) -> None: ...
+    def logits(self, tokens: Sequence[int], chunk_tokens: int) -> Logits:
+        """Starts a new sequence; `chunk_tokens` rows are computed per step (at most the engine's
+        max_batch_size)."""
+
 class pack:
     """The submodule for the builder: packed weights and hashes of the engine file.
 

@@ -36,6 +36,11 @@ PARTS: dict[str, set[str]] = {
 }
 # Modules at the top of builder/ that any folder may use.
 LEAVES = {"errors", "native"}
+# The bindings that look behind the public headers, for the builder: packing, and verification.
+DOORS = {
+    "python/native/pack.cc": ("pack", "core"),
+    "python/native/teacher_forcing.cc": ("executor",),
+}
 # Plain value types that pass from one part to another: every part above ir may use them.
 VALUES = {"models.spec", "plan.program", "plan.tensors"}
 GPU_HEADERS = re.compile(r"^(cuda|cudnn|cublas|nvrtc|NvInfer|NvOnnx)", re.IGNORECASE)
@@ -60,9 +65,7 @@ def cpp_violations(path: str, text: str) -> Iterator[str]:
             elif target in ROOMS and target != room and target not in ROOMS[room]:
                 yield f"{where}: '{room}' may use {sorted(ROOMS[room])}"
         elif parts[0] in ("python", "examples") and target in ROOMS:
-            # The build door packs weights; everything else sees the public headers only.
-            door = path == "python/native/pack.cc" and target in ("pack", "core")
-            if not door:
+            if target not in DOORS.get(path, ()):
                 yield f"{where}: only public headers may be used here"
 
 
