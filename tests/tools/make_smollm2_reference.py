@@ -1,5 +1,5 @@
-"""Writes tests/data/smollm2_reference.json: a sample of Hugging Face's f32 logits on SmolLM2, so that
-the real model's parity is tested where torch is not installed.
+"""Writes tests/data/smollm2_reference.json: a sample of the f32 logits of Hugging Face on SmolLM2,
+so that the parity of the real model is tested where torch is not installed.
 
     python tests/tools/make_smollm2_reference.py CHECKPOINT [--check]
 
