@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from slipstream.builder import native
 from slipstream.builder.checkpoint import Checkpoint, TextFiles, read_text_files
@@ -28,13 +30,11 @@ from slipstream.builder.models import parse_config as parse_model_config
 from slipstream.builder.passes.manager import IrDumper
 from slipstream.builder.plan.program import CpuProgram
 from slipstream.builder.resolve import Change, resolve
-from slipstream.builder.targets.cpu import compile_cpu
-from slipstream.builder.weights import Progress, check_equal, write_weights
-
-# A target's compiler. Its program brings the tensors and the sections of the file.
-_COMPILERS: Mapping[
-    str, Callable[[Graph, ModelSpec, ResolvedConfig, IrDumper | None], CpuProgram]
-] = {"cpu": compile_cpu}
+from slipstream.builder.targets.base import ExtraProgram, Weights
+from slipstream.builder.targets.cpu import CpuTarget
+from slipstream.builder.targets.portable import run_portable_passes
+from slipstream.builder.targets.registry import extra_target
+from slipstream.builder.weights import Progress, check_equal, read_f32, write_weights
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,9 @@ class Prepared:
     requested: BuildConfig
     resolved: ResolvedConfig
     changes: list[Change]
+    graph: Graph
     program: CpuProgram
+    extra: ExtraProgram | None = None
     log: list[str] = field(default_factory=list)
 
     @property
@@ -59,7 +61,8 @@ class Prepared:
         hashes = layout.HASH_BYTES * (weights // layout.CHUNK_BYTES + 1)
         sections = sum(map(len, self.sections().values()))
         manifest = 1024 * len(tensors) + len(layout.canonical_json(self.checkpoint.config))
-        return weights + hashes + sections + manifest + 16 * layout.SECTION_ALIGN
+        extra = 0 if self.extra is None else self.extra.plan_bytes
+        return weights + hashes + sections + manifest + extra + 16 * layout.SECTION_ALIGN
 
     def sections(self) -> dict[str, bytes]:
         """All sections but the weights and their hashes, in the order of the file."""
@@ -84,11 +87,8 @@ class BuildReport:
     file_bytes: int
     seconds: float
     prepared: Prepared
-
-    @property
-    def log(self) -> list[str]:
-        """What was fused and chosen, one line for each decision."""
-        return self.prepared.log
+    log: list[str]
+    """What was fused, chosen and made, one line for each decision."""
 
 
 def prepare(
@@ -110,7 +110,10 @@ def prepare(
     text = read_text_files(opened.folder, spec.vocab_size)
     native.check_tokenizer(text.tokenizer, str(opened.folder / "tokenizer.json"))
     dumper = IrDumper(Path(dump_ir)) if dump_ir is not None else None
-    program = _COMPILERS[resolved.target](build_graph(spec), spec, resolved, dumper)
+    graph, portable_log = run_portable_passes(build_graph(spec), dumper)
+    target = extra_target(resolved.target)
+    extra = None if target is None else target.prepare(graph, resolved)
+    program = CpuTarget().compile(graph, spec, resolved, dumper)
     for plan in program.tensors:
         for source in plan.sources:
             opened.tensor(source.checkpoint_name)  # Refuses a dtype that cannot be converted.
@@ -118,8 +121,10 @@ def prepare(
         opened.tensor(left_out)
     ignored = [f"checkpoint: '{name}' is left out" for name in report.ignored]
     log = [*(f"{c.field} = {c.value}: {c.reason}" for c in changes), *ignored]
-    log += [*text.log, *program.log]
-    return Prepared(opened, spec, report, text, requested, resolved, changes, program, log)
+    log += [*text.log, *portable_log, *program.log]
+    return Prepared(
+        opened, spec, report, text, requested, resolved, changes, graph, program, extra, log
+    )
 
 
 def build(
@@ -147,19 +152,40 @@ def build(
             check_equal(prepared.checkpoint, left_out, kept)
         for name, data in prepared.sections().items():
             writer.section(name, data)
+        targets, log = [{"name": "cpu", "section": "plan.cpu"}], list(prepared.log)
+        if prepared.extra is not None:
+            # Before the weights: what the other compiler refuses is found early.
+            added, line = prepared.extra.compile(_constants(prepared), writer.section)
+            targets += added
+            log.append(line)
         plans = prepared.program.tensors
         weights = writer.begin_weights()
         offsets = write_weights(weights, plans, prepared.checkpoint, progress)
         writer.end_weights(weights)
         tensors = [tensor_entry(p, o) for p, o in zip(plans, offsets, strict=True)]
-        manifest = _finish(writer, prepared, tensors)
+        manifest = _finish(writer, prepared, targets, tensors)
         writer.finish(manifest)
     seconds = time.monotonic() - started
-    return BuildReport(path, manifest["build_id"], path.stat().st_size, seconds, prepared)
+    return BuildReport(path, manifest["build_id"], path.stat().st_size, seconds, prepared, log)
+
+
+def _constants(prepared: Prepared) -> Weights:
+    """The constants of the portable graph, as the checkpoint holds them."""
+
+    def read(name: str) -> NDArray[np.float32]:
+        constant = prepared.graph.constants[name]
+        if constant.checkpoint_name is None:
+            return np.asarray(constant.values, np.float32).reshape(constant.shape)
+        return read_f32(prepared.checkpoint, constant.checkpoint_name)
+
+    return read
 
 
 def _finish(
-    writer: EngineWriter, prepared: Prepared, tensors: list[dict[str, Any]]
+    writer: EngineWriter,
+    prepared: Prepared,
+    targets: list[dict[str, Any]],
+    tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
     """The whole manifest, once every section is written."""
     spec, resolved = prepared.spec, prepared.resolved
@@ -184,7 +210,7 @@ def _finish(
         },
         quantization={"weights": resolved.weights, "kv_cache": resolved.kv_cache},
         program=prepared.program,
-        targets=[{"name": "cpu", "section": "plan.cpu"}],
+        targets=targets,
         tokenizer={"section": "tokenizer", "bos_token_id": bos, "eos_token_ids": list(eos)},
         sections=writer.sections,
         tensors=tensors,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from slipstream.builder.config import FORMATS, TARGETS, BuildConfig
+from slipstream.builder.config import FORMATS, TARGETS, BuildConfig, parse_sm
 from slipstream.errors import SlipstreamError
 
 if TYPE_CHECKING:
@@ -75,7 +75,13 @@ def _parser() -> argparse.ArgumentParser:
         "--kv-cache", choices=FORMATS, default="bf16", help="format of the cache (default: bf16)"
     )
     parser.add_argument(
-        "--target", choices=TARGETS, default="cpu", help="what to compile for (default: cpu)"
+        "--target",
+        choices=TARGETS,
+        default="cpu",
+        help="what to compile for beside the CPU, which every engine runs on (default: cpu alone)",
+    )
+    parser.add_argument(
+        "--sm", metavar="N[,N]", help="compute capabilities of the GPUs to compile for, e.g. 89,120"
     )
     parser.add_argument(
         "--max-seq-len",
@@ -100,6 +106,7 @@ def _config(args: argparse.Namespace) -> BuildConfig:
         weights=args.weights,
         kv_cache=args.kv_cache,
         target=args.target,
+        sm=() if args.sm is None else parse_sm(args.sm),
         max_seq_len=args.max_seq_len,
         max_batch_size=args.max_batch_size,
         max_num_tokens=args.max_num_tokens,
@@ -142,6 +149,13 @@ def _dry_run(args: argparse.Namespace) -> int:
     memory, pool = facts["memory"], facts["default_kv_pool"]
     print(f"engine file   about {_size(facts['file_bytes'])}")
     print(f"weights       {_size(memory['weights_bytes'])}")
+    plans = facts["extra_plans"]
+    if plans is not None:
+        names = ", ".join(f"sm_{sm}" for sm in plans["sm"])
+        print(
+            f"GPU plans     about {_size(plans['bytes'])} for {names}: they hold copies of the "
+            f"weights, {_size(plans['weights_bytes'])} in all; built without a GPU, not run"
+        )
     print(
         f"arena         {_size(memory['arena_bytes'])} (lower bound "
         f"{_size(memory['arena_lower_bound_bytes'])})"
@@ -171,12 +185,24 @@ def dry_run_facts(prepared: Prepared) -> dict[str, Any]:
         "memory": dict(memory),
         "kv_groups": prepared.program.kv_groups,
         "file_bytes": prepared.file_bytes,
+        "extra_plans": _extra_plans(prepared),
         "default_kv_pool": {
             "bytes": blocks * per_block,
             "tokens": tokens,
             "full_sequences": blocks // blocks_per_sequence,
         },
         "log": prepared.log,
+    }
+
+
+def _extra_plans(prepared: Prepared) -> dict[str, Any] | None:
+    if prepared.extra is None:
+        return None
+    return {
+        "target": prepared.resolved.target,
+        "sm": list(prepared.resolved.sm),
+        "bytes": prepared.extra.plan_bytes,
+        "weights_bytes": prepared.extra.weight_bytes,
     }
 
 

@@ -7,9 +7,10 @@ from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from slipstream.builder.errors import InputError
+from slipstream.builder.targets import registry
 
 FORMATS = ("f32", "f16", "bf16")
-TARGETS = ("cpu",)
+TARGETS = registry.NAMES
 
 # Upper bounds of the limits: what the file format holds without any sum overflowing.
 MAX_SEQ_LEN = 1 << 24
@@ -24,7 +25,10 @@ class BuildConfig:
     Args:
         weights: format of the matrices: "f32", "f16" or "bf16".
         kv_cache: format of the KV cache, the same choices.
-        target: the machine to compile for: "cpu".
+        target: what to compile for beside the CPU, whose plan every engine holds: "cpu" (nothing
+            else) or "tensorrt-rtx".
+        sm: compute capabilities of the GPUs to compile for, such as (89, 120): with a GPU target,
+            and only then.
         max_seq_len: tokens of the longest sequence, prompt and output together; default
             min(the model's context, 8192).
         max_batch_size: sequences of one step; default 64.
@@ -37,6 +41,7 @@ class BuildConfig:
     weights: str = "bf16"
     kv_cache: str = "bf16"
     target: str = "cpu"
+    sm: tuple[int, ...] = ()
     max_seq_len: int | None = None
     max_batch_size: int | None = None
     max_num_tokens: int | None = None
@@ -45,6 +50,7 @@ class BuildConfig:
         _choice("weights", self.weights, FORMATS)
         _choice("kv_cache", self.kv_cache, FORMATS)
         _choice("target", self.target, TARGETS)
+        object.__setattr__(self, "sm", _compute_capabilities(self.target, self.sm))
         _limit("max_seq_len", self.max_seq_len, 2, MAX_SEQ_LEN)
         _limit("max_batch_size", self.max_batch_size, 1, MAX_BATCH_SIZE)
         _limit("max_num_tokens", self.max_num_tokens, 1, MAX_NUM_TOKENS)
@@ -71,12 +77,24 @@ class ResolvedConfig:
     weights: str
     kv_cache: str
     target: str
+    sm: tuple[int, ...]
     max_seq_len: int
     max_batch_size: int
     max_num_tokens: int
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def parse_sm(text: str) -> tuple[int, ...]:
+    """The command line's list of compute capabilities, such as "89,120"."""
+    items = [item.strip() for item in text.split(",")]
+    if not all(item.isascii() and item.isdigit() and len(item) <= 4 for item in items):
+        raise InputError(
+            f"--sm is {text[:40]!r}; give compute capabilities as whole numbers, with commas "
+            "between them, e.g. --sm 89,120"
+        )
+    return tuple(int(item) for item in items)
 
 
 def flag(field: str) -> str:
@@ -87,6 +105,26 @@ def flag(field: str) -> str:
 def _choice(field: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise InputError(f"{flag(field)} is {value!r}; use one of: {', '.join(choices)}")
+
+
+def _compute_capabilities(target: str, value: Any) -> tuple[int, ...]:
+    items = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    for item in items:
+        if isinstance(item, bool) or not isinstance(item, int):
+            raise InputError(f"--sm is {value!r}; it must hold whole numbers, e.g. 89")
+    repeated = next((sm for sm in items if items.count(sm) > 1), None)
+    if repeated is not None:
+        raise InputError(f"--sm names {repeated} twice; name each compute capability once")
+    extra = registry.extra_target(target)
+    if extra is not None:
+        extra.check_sm(items)
+    elif items:
+        others = " or ".join(registry.extra_names())
+        raise InputError(
+            f"--sm {','.join(map(str, items))} chooses GPUs, but --target is {target}; add "
+            f"--target {others}, or leave --sm away"
+        )
+    return items
 
 
 def _limit(field: str, value: Any, low: int, high: int) -> None:

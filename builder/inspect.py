@@ -97,8 +97,8 @@ def _summary(engine: EngineReader, verified: bool) -> list[str]:
         f"memory      weights {memory['weights_bytes']}, arena {memory['arena_bytes']} (lower "
         f"bound {memory['arena_lower_bound_bytes']}), KV {memory['kv_bytes_per_token']} bytes a "
         "token",
-        f"targets     {', '.join(t['name'] for t in m['targets'])}",
     ]
+    lines += ["", "targets", *(_target(engine, target) for target in m["targets"])]
     lines += ["", "configuration (requested -> resolved)"]
     lines += _configuration(m["config"])
     lines += ["", "KV groups"]
@@ -111,10 +111,26 @@ def _summary(engine: EngineReader, verified: bool) -> list[str]:
         )
     lines += ["", "plan", *_plan(engine)]
     lines += ["", "sections"]
+    width = max(len(section["name"]) for section in m["sections"])
     for section in m["sections"]:
-        lines.append(f"  {section['name']:<18} {section['size']:>14} bytes at {section['offset']}")
+        lines.append(
+            f"  {section['name']:<{width}} {section['size']:>14} bytes at {section['offset']}"
+        )
     lines.append(f"  {len(m['tensors'])} tensors in weights")
     return lines
+
+
+def _target(engine: EngineReader, target: dict[str, Any]) -> str:
+    plans = target.get("segments", [target])
+    size = sum(engine.sections[plan["section"]]["size"] for plan in plans)
+    count = f"{len(plans)} plan{'' if len(plans) == 1 else 's'}"
+    if target["name"] == "cpu":
+        return f"  cpu: {count}, {size} bytes"
+    where = f" sm_{target['sm']}" if "sm" in target else ""
+    line = f"  {target['name']}{where}: {count}, {size} bytes"
+    if "duplicated_weight_bytes" in target:
+        line += f", of which {target['duplicated_weight_bytes']} are copies of weights"
+    return f"{line}; built, not run"
 
 
 def _configuration(config: dict[str, Any]) -> list[str]:

@@ -19,6 +19,9 @@ from slipstream.builder.plan.program import CpuProgram
 from slipstream.builder.plan.tensors import TensorPlan
 from slipstream.version import __version__
 
+# What of a target's entry was decided before it was compiled.
+_TARGET_INPUTS = ("name", "section", "sm", "precision", "strategy", "provider_version")
+
 
 def tensor_entry(plan: TensorPlan, offset: int) -> dict[str, Any]:
     return {
@@ -57,8 +60,9 @@ def make_manifest(
     sections: list[dict[str, Any]],
     tensors: list[dict[str, Any]],
 ) -> dict[str, Any]:
-    """All keys in their places. `build_id` is a hash of everything else but the sections of GPU
-    plans, which are not reproducible."""
+    """All keys in their places. `build_id` is a hash of everything that went in. GPU plans and what
+    was measured of them are left out, since their compilers are not reproducible; their compiler's
+    version stands for them."""
     manifest: dict[str, Any] = {
         "format": {"major": MAJOR, "minor": MINOR},
         "producer": {"name": "slipstream", "version": __version__},
@@ -82,8 +86,13 @@ def make_manifest(
         "weights_version": 0,
         "tensors": tensors,
     }
-    contents = {s["name"]: s["hash"] for s in sections if not s["name"].startswith("plan.tensor")}
-    identity = {**manifest, "targets": [t["name"] for t in targets], "contents": contents}
+    own = {t["section"] for t in targets if "section" in t}
+    foreign = {s["section"] for t in targets for s in t.get("segments", ())} - own
+    identity = {
+        **manifest,
+        "targets": [{k: t[k] for k in _TARGET_INPUTS if k in t} for t in targets],
+        "contents": {s["name"]: s["hash"] for s in sections if s["name"] not in foreign},
+    }
     manifest["build_id"] = xxhash.xxh3_128_hexdigest(canonical_json(identity))
     manifest["sections"] = sections
     return manifest

@@ -83,6 +83,7 @@ def resolve(
         weights=config.weights,
         kv_cache=config.kv_cache,
         target=config.target,
+        sm=config.sm,
         max_seq_len=seq_len,
         max_batch_size=batch,
         max_num_tokens=tokens,

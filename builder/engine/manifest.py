@@ -87,6 +87,9 @@ class _Object:
             raise self.fail(key, "is missing")
         return self._value[key]
 
+    def has(self, key: str) -> bool:
+        return key in self._value
+
     def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
         value = self.any(key)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
@@ -194,7 +197,9 @@ def _configuration(root: _Object, sections: dict[str, _Object]) -> None:
         memory.integer(key)
     for target in root.objects("targets"):
         target.text("name")
-        _existing(target, sections)
+        # A target has one plan, or one for each of its segments.
+        for plan in target.objects("segments") if target.has("segments") else [target]:
+            _existing(plan, sections)
     parallel = root.object("parallel")
     parallel.integer("tp", 1, MAX_INT32)
     parallel.integer("rank", 0, MAX_INT32)

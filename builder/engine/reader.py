@@ -13,6 +13,7 @@ from typing import Any
 import xxhash
 
 from slipstream.builder.engine import layout
+from slipstream.builder.engine.compatibility import check_compatibility, explain
 from slipstream.builder.engine.manifest import ManifestError, parse_manifest
 from slipstream.errors import CorruptFileError, IncompatibleError, IoError, NotFoundError
 
@@ -21,8 +22,8 @@ class EngineReader:
     """One engine file, mapped and checked; a context manager.
 
     Opening checks everything but the weights' bytes; `verify_full` checks those too. NotFoundError,
-    IoError, CorruptFileError, or IncompatibleError for another major version or an unknown required
-    feature.
+    IoError, CorruptFileError, or IncompatibleError with the whole list of what this version cannot
+    run.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -33,7 +34,7 @@ class EngineReader:
             self.sections: dict[str, dict[str, Any]] = {
                 s["name"]: s for s in self.manifest["sections"]
             }
-            self._check_features()
+            self._check_compatibility()
             self._verify_sections()
             self._verify_padding()
         except BaseException:
@@ -74,11 +75,6 @@ class EngineReader:
     def verify_full(self) -> None:
         """Checks every chunk of the weights. CorruptFileError names the place."""
         verification = self.manifest["verification"]
-        if verification["algorithm"] != layout.HASH_ALGORITHM:
-            raise IncompatibleError(
-                f"{self.path}: its weights are hashed by {verification['algorithm']}, this version "
-                f"checks {layout.HASH_ALGORITHM}; use a newer version of Slipstream"
-            )
         hashes = self.section(verification["section"])
         weights = self.sections[layout.WEIGHTS]
         base, size, chunk = weights["offset"], weights["size"], verification["chunk_bytes"]
@@ -175,15 +171,10 @@ class EngineReader:
             raise self._damaged("header and manifest give different format versions")
         return manifest
 
-    def _check_features(self) -> None:
-        required = self.manifest["required_features"]
-        if required:
-            producer = self.manifest["producer"]
-            raise IncompatibleError(
-                f"{self.path} requires {', '.join(map(repr, required))}, which this version does "
-                f"not know; use a newer version of Slipstream (it was built by {producer['name']} "
-                f"{producer['version']})."
-            )
+    def _check_compatibility(self) -> None:
+        mismatches = check_compatibility(self.manifest)
+        if mismatches:
+            raise IncompatibleError(explain(self.path, mismatches))
 
     def _verify_sections(self) -> None:
         for section in self.sections.values():

@@ -18,7 +18,6 @@ from slipstream.builder.plan.capability import check_lowered, check_options
 from slipstream.builder.plan.kv_groups import plan_kv_groups
 from slipstream.builder.plan.lowering import lower
 from slipstream.builder.plan.program import CompileOptions, CpuProgram
-from slipstream.builder.targets.portable import run_portable_passes
 
 
 class CpuTarget:
@@ -66,17 +65,3 @@ def _header(spec: ModelSpec, options: CompileOptions) -> str:
         f"cpu: {spec.architecture}, {spec.num_layers} layers, weights in {options.weights}, "
         f"KV cache in {options.kv_cache}"
     )
-
-
-def compile_cpu(
-    graph: Graph, spec: ModelSpec, options: CompileOptions, dumper: IrDumper | None = None
-) -> CpuProgram:
-    """Compiles a fresh portable graph for the CPU: portable passes, then the target's.
-
-    Pure and deterministic: the same graph and options give an equal program, everywhere.
-    UnsupportedError (before any work) if the target lacks an operator or a format.
-    """
-    portable, log = run_portable_passes(graph, dumper)
-    program = CpuTarget().compile(portable, spec, options, dumper)
-    program.log[:0] = log
-    return program

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tiny_models import TinyConfig, make_checkpoint
 
-from slipstream.builder import inspect
+from slipstream.builder import inspect, native
 from slipstream.builder.build import build
 from slipstream.builder.config import BuildConfig
 from slipstream.builder.engine.layout import canonical_json
@@ -121,6 +121,102 @@ def test_a_wrong_manifest_names_the_field(
     with pytest.raises(CorruptFileError) as error:
         EngineReader(_write(tmp_path, _edit(engine, edit)))
     assert field in str(error.value)
+
+
+def _add_target(manifest: dict[str, Any], **fields: Any) -> None:
+    manifest["targets"].append({"name": "gpu", **fields})
+
+
+@pytest.mark.parametrize(
+    ("fields", "field"),
+    [
+        ({}, "targets[1].section"),
+        ({"section": "gone"}, "targets[1].section"),
+        ({"segments": {}}, "targets[1].segments"),
+        ({"segments": [{"section": "plan.cpu"}, {}]}, "targets[1].segments[1].section"),
+        ({"segments": [{"section": "gone"}]}, "targets[1].segments[0].section"),
+        ({"section": "plan.cpu", "segments": [{"section": 1}]}, "targets[1].segments[0].section"),
+    ],
+)
+def test_a_target_names_sections_that_exist(
+    tmp_path: Path, engine: bytes, fields: dict[str, Any], field: str
+) -> None:
+    path = _write(tmp_path, _edit(engine, lambda m: _add_target(m, **fields)))
+    with pytest.raises(CorruptFileError) as error:
+        EngineReader(path)
+    assert field in str(error.value)
+    if native.available():
+        with pytest.raises(CorruptFileError) as error:
+            _load(path)
+        assert field in str(error.value)
+
+
+def test_a_target_of_segments_beside_the_cpu_is_read(tmp_path: Path, engine: bytes) -> None:
+    segments = [{"section": "graph", "more": 1}, {"section": "plan.cpu"}]
+    path = _write(tmp_path, _edit(engine, lambda m: _add_target(m, sm=89, segments=segments)))
+    with EngineReader(path) as reader:
+        assert reader.manifest["targets"][1]["segments"] == segments
+    if native.available():
+        _load(path)
+
+
+def _load(path: Path) -> None:
+    from slipstream import _native
+
+    _native.Engine.load(str(path))
+
+
+def _no_cpu(manifest: dict[str, Any]) -> None:
+    manifest["targets"] = []
+
+
+def _cpu_in_segments(manifest: dict[str, Any]) -> None:
+    manifest["targets"] = [{"name": "cpu", "segments": [{"section": "plan.cpu"}]}]
+
+
+def _everything(manifest: dict[str, Any]) -> None:
+    manifest["required_features"] = ["teleport", "levitate"]
+    manifest["numerics"] = "cpu-numerics/9"
+    manifest["parallel"]["tp"] = 2
+    _no_cpu(manifest)
+    manifest["tensors"][0].update(format="int3", shard={})
+    manifest["tensors"][1].update(layout="spiral", scales=[1])
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda m: m.update(required_features=["teleport"]), ["teleport", "newer version"]),
+        (lambda m: m.update(numerics="cpu-numerics/9"), ["cpu-numerics/9", "rebuild"]),
+        (lambda m: m["quantization"].update(weights="int3"), ["int3", "--weights bf16"]),
+        (lambda m: m["quantization"].update(kv_cache="int3"), ["int3", "--kv-cache bf16"]),
+        (lambda m: m["parallel"].update(tp=2), ["tp = 2"]),
+        (lambda m: m["verification"].update(algorithm="crc"), ["crc"]),
+        (_no_cpu, ["no plan for the target cpu", "none"]),
+        (_cpu_in_segments, ["no plan for the target cpu"]),
+        (lambda m: m["kv"].update(groups=[]), ["no KV cache group"]),
+        (lambda m: m["kv"]["groups"][0].update(kind="latent"), ["latent"]),
+        (lambda m: m["kv"]["groups"][0].update(dtype="fp8"), ["fp8"]),
+        (lambda m: m["kv"]["groups"][0].update(scale_granularity="token_head"), ["token_head"]),
+        (_at("tensors", 0, format="int3"), ["int3"]),
+        (_at("tensors", 0, layout="spiral"), ["spiral"]),
+        (_at("tensors", 0, scales=[{}]), ["scales"]),
+        (_at("tensors", 0, shard={"dim": 0}), ["shards"]),
+        (_everything, ["teleport", "levitate", "cpu-numerics/9", "tp = 2", "int3", "spiral"]),
+    ],
+)
+def test_what_cannot_run_is_refused_with_the_words_of_the_runtime(
+    tmp_path: Path, engine: bytes, edit: Callable[[dict[str, Any]], Any], words: list[str]
+) -> None:
+    path = _write(tmp_path, _edit(engine, edit))
+    with pytest.raises(IncompatibleError) as ours:
+        EngineReader(path)
+    for word in words:
+        assert word in str(ours.value)
+    if native.available():
+        with pytest.raises(IncompatibleError) as theirs:
+            _load(path)
+        assert str(ours.value) == str(theirs.value)
 
 
 def test_inspect(tmp_path: Path, engine: bytes, capsys: pytest.CaptureFixture[str]) -> None:

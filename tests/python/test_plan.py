@@ -16,11 +16,12 @@ from tiny_models import TinyConfig, config_json, make_tensors, random_config
 from slipstream.builder.errors import UnsupportedError
 from slipstream.builder.ir import Graph, Node, graph_from_json
 from slipstream.builder.ir.interpret import Interpreter
-from slipstream.builder.models import build_graph, expected_tensors, parse_config
+from slipstream.builder.models import ModelSpec, build_graph, expected_tensors, parse_config
 from slipstream.builder.plan.memory import Buffer, lower_bound, plan_memory
 from slipstream.builder.plan.program import CpuProgram
 from slipstream.builder.plan.tensors import ELEMENT_BYTES, pad_rows
-from slipstream.builder.targets.cpu import CpuTarget, compile_cpu
+from slipstream.builder.targets.cpu import CpuTarget
+from slipstream.builder.targets.portable import run_portable_passes
 
 
 @dataclass(frozen=True)
@@ -29,6 +30,11 @@ class Options:
     kv_cache: str = "f32"
     max_batch_size: int = 16
     max_num_tokens: int = 64
+
+
+def compile_cpu(graph: Graph, spec: ModelSpec, options: Options) -> CpuProgram:
+    portable, _ = run_portable_passes(graph)
+    return CpuTarget().compile(portable, spec, options)
 
 
 def compile_tiny(tiny: TinyConfig, options: Options | None = None) -> CpuProgram:

@@ -5,16 +5,23 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 from tiny_models import TinyConfig, config_json
 
+from slipstream.builder.errors import BuildError, UnsupportedError
 from slipstream.builder.ir.graph import Graph
 from slipstream.builder.models import build_graph, parse_config
 from slipstream.builder.targets.tensorrt import provider
-from slipstream.builder.targets.tensorrt.compile import bf16_bits, compile_segments
+from slipstream.builder.targets.tensorrt.compile import (
+    bf16_bits,
+    check_operators,
+    compile_segments,
+    embedded_bytes,
+)
 from slipstream.builder.targets.tensorrt.segments import cut
 from slipstream.errors import IncompatibleError, InvalidArgumentError
 
@@ -88,6 +95,15 @@ def test_compute_capabilities_that_cannot_be_built(sms: tuple[int, ...], message
         provider.check_sms(sms)
 
 
+def test_an_operator_without_a_layer_is_refused_by_name() -> None:
+    graph = graph_of(TinyConfig())
+    check_operators(graph)
+    node = graph.nodes[2]
+    graph.nodes[2] = replace(node, op="tanh")
+    with pytest.raises(UnsupportedError, match=f"{node.name}.*'tanh'.*--target cpu"):
+        check_operators(graph)
+
+
 def test_missing_bindings_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "tensorrt_rtx_bindings", None)
     with pytest.raises(IncompatibleError, match=r"slipstream\[tensorrt-rtx\]"):
@@ -99,8 +115,10 @@ def test_missing_bindings_name_the_extra(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_two_layer_bf16_model_becomes_plans_for_sm89(tiny: TinyConfig) -> None:
     graph = graph_of(tiny)
     weights = random_weights(graph)
-    plans = compile_segments(
-        graph, weights.__getitem__, provider.load_rtx(), 89, max_tokens=512, max_outputs=64
+    plans = list(
+        compile_segments(
+            graph, weights.__getitem__, provider.load_rtx(), 89, max_tokens=512, max_outputs=64
+        )
     )
     assert [p.attention_layer for p in plans] == [0, 1, -1]
     for plan in plans:
@@ -110,13 +128,13 @@ def test_a_two_layer_bf16_model_becomes_plans_for_sm89(tiny: TinyConfig) -> None
     # A tied head is a constant of two segments; norm gains and RoPE frequencies are small.
     duplicated = graph.constants["model.embed_tokens.weight"].shape if tiny.tied else (0, 0)
     expected = matrices + duplicated[0] * duplicated[1] * 2
+    assert sum(embedded_bytes(graph, s) for s in cut(graph)) >= expected
     reported = sum(p.weights_bytes for p in plans)
     assert expected <= reported <= expected * 1.2 + 65536
 
 
 @needs_rtx
 def test_a_refused_network_shows_the_builders_own_text() -> None:
-    from slipstream.builder.errors import BuildError
     from slipstream.builder.targets.tensorrt.network import Network
 
     network = Network(provider.load_rtx())

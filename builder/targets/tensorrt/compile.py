@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.builder.errors import BuildError
+from slipstream.builder.errors import BuildError, UnsupportedError
 from slipstream.builder.ir.graph import Graph, Node
 from slipstream.builder.ir.types import DType, Rows
+from slipstream.builder.targets.base import Weights
 from slipstream.builder.targets.tensorrt.network import Network, Tensor
-from slipstream.builder.targets.tensorrt.provider import Provider, check_sms
+from slipstream.builder.targets.tensorrt.provider import Provider
 from slipstream.builder.targets.tensorrt.segments import Segment, cut
-
-# Gives the f32 values of a constant of the graph by its name.
-Weights = Callable[[str], NDArray[np.float32]]
 
 # The portable ops that have layers here; `attention` is what the segments are cut at.
 SUPPORTED_OPS = frozenset(
@@ -40,12 +39,11 @@ class SegmentPlan:
     activation_bytes: int
 
 
-def check(graph: Graph, sms: tuple[int, ...]) -> None:
-    """Everything that can be refused before any work: compute capabilities and operators."""
-    check_sms(sms)
+def check_operators(graph: Graph) -> None:
+    """UnsupportedError for an operator that has no layer here."""
     for node in graph.nodes:
         if node.op != "attention" and node.op not in SUPPORTED_OPS:
-            raise BuildError(
+            raise UnsupportedError(
                 f"node {node.name}: the tensorrt-rtx target has no layer for the operator "
                 f"'{node.op}'; build for --target cpu"
             )
@@ -59,11 +57,25 @@ def compile_segments(
     *,
     max_tokens: int,
     max_outputs: int,
-) -> list[SegmentPlan]:
-    """One BF16 plan per segment for one compute capability, in execution order."""
-    check(graph, (sm,))
+) -> Iterator[SegmentPlan]:
+    """One BF16 plan per segment for one compute capability, in execution order.
+
+    A plan holds its weights: they come one by one, so that one at a time is in memory.
+    """
     limits = {Rows.TOKENS: max_tokens, Rows.OUTPUTS: max_outputs}
-    return [_compile(graph, s, weights, provider, sm, limits) for s in cut(graph)]
+    for segment in cut(graph):
+        yield _compile(graph, segment, weights, provider, sm, limits)
+
+
+def embedded_bytes(graph: Graph, segment: Segment) -> int:
+    """Bytes of the matrices and biases that the plan of a segment holds, in BF16."""
+    names = {
+        name
+        for node in segment.nodes
+        if node.op in ("embedding", "linear")
+        for name in node.constants()
+    }
+    return sum(2 * math.prod(graph.constants[name].shape) for name in names)
 
 
 def _compile(

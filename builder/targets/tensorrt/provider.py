@@ -13,6 +13,7 @@ from slipstream.errors import IncompatibleError, InvalidArgumentError
 RTX_SMS = (75, 80, 86, 89, 120, 121)
 # BF16 needs compute capability 8.0.
 BF16_SMS = tuple(sm for sm in RTX_SMS if sm >= 80)
+RTX_NAME = "tensorrt-rtx"
 INSTALL_HINT = "pip install 'slipstream[tensorrt-rtx]'"
 
 
@@ -54,4 +55,4 @@ def load_rtx() -> Provider:
             f"--target tensorrt-rtx needs the TensorRT for RTX bindings, which cannot be imported "
             f"({error}); install them with {INSTALL_HINT}"
         ) from error
-    return Provider("tensorrt-rtx", trt)
+    return Provider(RTX_NAME, trt)

@@ -1,0 +1,125 @@
+"""What a sound file may ask for that this version cannot run: the list of the C++ loader, so that
+the cache and `inspect` refuse what a runtime would. No numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from slipstream.builder.engine import layout
+
+_NEWER = "use a newer version of Slipstream"
+_RUNS = "this version runs f32, f16 and bf16"
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A thing that does not fit, and what to do about it."""
+
+    problem: str
+    fix: str
+
+
+def check_compatibility(manifest: dict[str, Any]) -> list[Mismatch]:
+    """Everything in a checked manifest that this version cannot run; from the manifest alone."""
+    found = [*_features(manifest), *_numbers(manifest), *_targets(manifest)]
+    return [*found, *_kv(manifest), *_tensors(manifest["tensors"])]
+
+
+def explain(path: object, mismatches: list[Mismatch]) -> str:
+    lines = [f"- {m.problem}. Fix: {m.fix}." for m in mismatches]
+    return "\n".join([f"{path} is sound, but cannot run here:", *lines])
+
+
+def _features(m: dict[str, Any]) -> Iterator[Mismatch]:
+    by = f"(the file was built by {m['producer']['name']} {m['producer']['version']})"
+    for feature in m["required_features"]:
+        problem = f'it requires the feature "{feature}", which this version does not know'
+        yield Mismatch(problem, f"{_NEWER} {by}")
+
+
+def _numbers(m: dict[str, Any]) -> Iterator[Mismatch]:
+    if m["numerics"] != layout.NUMERICS:
+        yield Mismatch(
+            f'its numerics contract is "{m["numerics"]}"; this version computes by '
+            f'"{layout.NUMERICS}"',
+            f"rebuild the engine with this version, or {_NEWER}",
+        )
+    weights = m["quantization"]["weights"]
+    if weights not in layout.ELEMENT_BYTES:
+        yield Mismatch(
+            f'its weights are "{weights}"; {_RUNS}', f"rebuild it with --weights bf16, or {_NEWER}"
+        )
+    if m["parallel"]["tp"] != 1:
+        yield Mismatch(
+            f"it is split over tp = {m['parallel']['tp']} ranks; this version runs tp = 1",
+            "rebuild it without tensor parallelism",
+        )
+    algorithm = m["verification"]["algorithm"]
+    if algorithm != layout.HASH_ALGORITHM:
+        yield Mismatch(
+            f'its weights are hashed by "{algorithm}"; this version checks {layout.HASH_ALGORITHM}',
+            _NEWER,
+        )
+
+
+def _targets(m: dict[str, Any]) -> Iterator[Mismatch]:
+    cpu = next((t for t in m["targets"] if t["name"] == "cpu"), None)
+    if cpu is None or "segments" in cpu:
+        names = ", ".join(t["name"] for t in m["targets"]) or "none"
+        yield Mismatch(
+            f"it holds no plan for the target cpu (its targets: {names})",
+            "rebuild it with --target cpu",
+        )
+
+
+def _kv(m: dict[str, Any]) -> Iterator[Mismatch]:
+    rebuild = f"rebuild it with --kv-cache bf16, or {_NEWER}"
+    cache = m["quantization"]["kv_cache"]
+    if cache not in layout.ELEMENT_BYTES:
+        yield Mismatch(f'its KV cache is "{cache}"; {_RUNS}', rebuild)
+    groups = m["kv"]["groups"]
+    if not groups:
+        yield Mismatch("it has no KV cache group", "rebuild it with this version")
+    for i, group in enumerate(groups):
+        where, kind, dtype = f"KV group {i}", group["kind"], group["dtype"]
+        if kind not in ("full", "window"):
+            yield Mismatch(
+                f'{where} is of kind "{kind}"; this version runs full and window', _NEWER
+            )
+        if dtype not in layout.ELEMENT_BYTES:
+            yield Mismatch(f'{where} holds "{dtype}"; {_RUNS}', rebuild)
+        if group["scale_granularity"] != "none":
+            yield Mismatch(
+                f'{where} has scales of granularity "{group["scale_granularity"]}"; this version '
+                "runs none",
+                rebuild,
+            )
+        if group["block_tokens"] != layout.KV_BLOCK_TOKENS:
+            yield Mismatch(
+                f"{where} has blocks of {group['block_tokens']} tokens; this version runs "
+                f"{layout.KV_BLOCK_TOKENS}",
+                "rebuild it with this version",
+            )
+
+
+def _tensors(tensors: list[dict[str, Any]]) -> Iterator[Mismatch]:
+    """One line for each kind of problem, with the first tensor as the example."""
+    names: dict[str, list[str]] = {}
+    for tensor in tensors:
+        if tensor["format"] not in layout.ELEMENT_BYTES:
+            names.setdefault(f'the format "{tensor["format"]}"', []).append(tensor["name"])
+        if tensor["layout"] not in layout.LAYOUTS:
+            names.setdefault(f'the layout "{tensor["layout"]}"', []).append(tensor["name"])
+        if tensor["scales"]:
+            names.setdefault("scales", []).append(tensor["name"])
+        if tensor["shard"] is not None:
+            names.setdefault("shards", []).append(tensor["name"])
+    for problem, users in sorted(names.items()):
+        yield Mismatch(
+            f'{len(users)} tensors use {problem} (such as "{users[0]}"), which this version does '
+            "not know",
+            _NEWER,
+        )
