@@ -22,6 +22,7 @@ from typing import Any
 
 SUPPORTED_SMS = (80, 86, 89, 90, 100, 120)
 DTYPES = ("fp16", "bf16")
+INSTALL_HINT = "pip install 'slipstream[kernels]'"
 
 
 @dataclass(frozen=True)
@@ -210,7 +211,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"error: {error}", file=sys.stderr)
         return 2
     except ImportError:
-        print("error: compiling kernels needs triton: pip install triton==3.9.0", file=sys.stderr)
+        print(f"error: compiling kernels needs triton: {INSTALL_HINT}", file=sys.stderr)
         return 2
     return 0
 
