@@ -1,4 +1,5 @@
-// What this machine can do at all, measured in the same run as the engines: DRAM read bandwidth and the f32 FMA peak.
+// What this machine can do at all, measured in the same run as the engines: DRAM read bandwidth and
+// the f32 FMA peak.
 //   g++ -O3 -march=native -pthread limits.cpp -o limits && ./limits THREADS  ->  one JSON line
 #include <immintrin.h>
 

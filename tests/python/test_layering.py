@@ -64,9 +64,12 @@ def cpp_violations(path: str, text: str) -> Iterator[str]:
                 yield f"{path}: '{room}' is not a known room"
             elif target in ROOMS and target != room and target not in ROOMS[room]:
                 yield f"{where}: '{room}' may use {sorted(ROOMS[room])}"
-        elif parts[0] in ("python", "examples") and target in ROOMS:
-            if target not in DOORS.get(path, ()):
-                yield f"{where}: only public headers may be used here"
+        elif (
+            parts[0] in ("python", "examples")
+            and target in ROOMS
+            and target not in DOORS.get(path, ())
+        ):
+            yield f"{where}: only public headers may be used here"
 
 
 def enumerate_includes(text: str) -> Iterator[tuple[int, str]]:

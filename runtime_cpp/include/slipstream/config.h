@@ -1,4 +1,5 @@
-// Settings of a process (Runtime) and of an Executor. Plain aggregates: fill in what matters, leave the rest.
+// Settings of a process (Runtime) and of an Executor. Plain aggregates: fill in what matters, leave
+// the rest.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +17,22 @@ enum class CpuPath : uint8_t {
 };
 
 struct RuntimeConfig {
-  int32_t threads = 0;               ///< Worker threads of a step; 0: physical cores of this process' affinity mask.
-  CpuPath cpu_path = CpuPath::kAuto;  ///< An unavailable path is an error of Runtime::Create, never a fallback.
+  /// Worker threads of a step; 0: physical cores of this process' affinity mask.
+  int32_t threads = 0;
+  /// An unavailable path is an error of Runtime::Create, never a fallback.
+  CpuPath cpu_path = CpuPath::kAuto;
 };
 
 struct ExecutorConfig {
-  uint64_t kv_memory_bytes = 0;   ///< Size of the KV pool; 0: a quarter of the machine's available memory, at most what the limits can use.
-  int32_t max_num_tokens = 0;     ///< Token budget of one step; 0: the engine's limit. May be lower than it, never higher.
-  int32_t max_batch_size = 0;     ///< Sequences of one step; 0: the engine's limit. May be lower than it, never higher.
-  int32_t max_queued_requests = 4096;  ///< Submit is refused (kResourceExhausted) beyond this many waiting requests.
+  /// Size of the KV pool; 0: a quarter of the machine's available memory, at most what the limits
+  /// can use.
+  uint64_t kv_memory_bytes = 0;
+  /// Token budget of one step; 0: the engine's limit. May be lower than it, never higher.
+  int32_t max_num_tokens = 0;
+  /// Sequences of one step; 0: the engine's limit. May be lower than it, never higher.
+  int32_t max_batch_size = 0;
+  /// Submit is refused (kResourceExhausted) beyond this many waiting requests.
+  int32_t max_queued_requests = 4096;
 };
 
 }  // namespace slipstream

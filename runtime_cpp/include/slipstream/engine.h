@@ -1,4 +1,5 @@
-// Runtime -> Engine -> Model: a process' resources, an immutable file, and its weights ready to run.
+// Runtime -> Engine -> Model: a process' resources, an immutable file, and its weights ready to
+// run.
 #pragma once
 
 #include <cstdint>
@@ -14,11 +15,12 @@
 
 namespace slipstream {
 
-/// Thread pool and CPU dispatch of a process. Shared by any number of models; two models take turns step by step.
-/// Thread-safe. Cheap to copy; the last copy joins the threads.
+/// Thread pool and CPU dispatch of a process. Shared by any number of models; two models take turns
+/// step by step. Thread-safe. Cheap to copy; the last copy joins the threads.
 class SLIPSTREAM_API Runtime {
  public:
-  /// Errors: kInvalidArgument (threads out of 1..1024), kIncompatible (the CPU lacks the path), kResourceExhausted (a thread cannot start).
+  /// Errors: kInvalidArgument (threads out of 1..1024), kIncompatible (the CPU lacks the path),
+  /// kResourceExhausted (a thread cannot start).
   static Result<Runtime> Create(const RuntimeConfig& config = {});
   int32_t threads() const;
   /// "scalar", "emulated16", "avx2" or "avx512".
@@ -50,7 +52,8 @@ struct EngineLimits {
 class SLIPSTREAM_API Engine {
  public:
   /// Maps and checks the file; reads no weight byte unless `verify` is kFull.
-  /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its fix).
+  /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its
+  /// fix).
   static Result<Engine> Load(const std::string& path, Verify verify = Verify::kDefault);
 
   const std::string& path() const;

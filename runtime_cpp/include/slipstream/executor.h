@@ -16,12 +16,14 @@
 
 namespace slipstream {
 
-/// Called on the executor's own thread, once per step and request that has news. Must not block for long and must not
-/// call Shutdown; Submit and Cancel are allowed. A callback that throws ends its own request with kError, nothing else; it
-/// is called once more with that end, and what it throws then is ignored.
+/// Called on the executor's own thread, once per step and request that has news. Must not block for
+/// long and must not call Shutdown; Submit and Cancel are allowed. A callback that throws ends its
+/// own request with kError, nothing else; it is called once more with that end, and what it throws
+/// then is ignored.
 using ResponseCallback = std::function<void(const Response&)>;
 
-/// Serves requests on one Model. Every method is thread-safe. The destructor cancels what still runs and joins the thread.
+/// Serves requests on one Model. Every method is thread-safe. The destructor cancels what still
+/// runs and joins the thread.
 ///
 ///     auto executor = Executor::Create(*model);
 ///     Request request{.prompt = "The capital of France is"};
@@ -34,22 +36,26 @@ using ResponseCallback = std::function<void(const Response&)>;
 ///     }
 class SLIPSTREAM_API Executor {
  public:
-  /// Errors: kLimitExceeded (a config value above the engine's limit), kResourceExhausted (the KV pool cannot hold one sequence of one block, or cannot be allocated).
-  static Result<std::unique_ptr<Executor>> Create(const Model& model, const ExecutorConfig& config = {});
+  /// Errors: kLimitExceeded (a config value above the engine's limit), kResourceExhausted (the KV
+  /// pool cannot hold one sequence of one block, or cannot be allocated).
+  static Result<std::unique_ptr<Executor>> Create(const Model& model,
+                                                  const ExecutorConfig& config = {});
   virtual ~Executor() = default;
 
-  /// Checks and queues a request. A bad request is refused here and costs nothing: kInvalidArgument, kLimitExceeded
-  /// (can never fit: names the binding limit), kResourceExhausted (queue full, or more than 65536 answers beyond the queue
-  /// that were never fetched with Next), kUnavailable (shut down).
-  /// With a callback, responses go to it; without, fetch them with Next.
+  /// Checks and queues a request. A bad request is refused here and costs nothing:
+  /// kInvalidArgument, kLimitExceeded (can never fit: names the binding limit), kResourceExhausted
+  /// (queue full, or more than 65536 answers beyond the queue that were never fetched with Next),
+  /// kUnavailable (shut down). With a callback, responses go to it; without, fetch them with Next.
   virtual Result<RequestId> Submit(Request request, ResponseCallback callback = {}) = 0;
 
-  /// Waits for news of a request submitted without callback; deltas that arrived since the last call are joined into one.
-  /// After a finished response the id is forgotten (kNotFound). On timeout the Response is empty with kNone.
-  virtual Result<Response> Next(RequestId id, std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
+  /// Waits for news of a request submitted without callback; deltas that arrived since the last
+  /// call are joined into one. After a finished response the id is forgotten (kNotFound). On
+  /// timeout the Response is empty with kNone.
+  virtual Result<Response> Next(RequestId id,
+                                std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
 
-  /// Ends a request at the next step border; its last response holds the tokens so far and kCancelled.
-  /// kNotFound when it is unknown or already finished.
+  /// Ends a request at the next step border; its last response holds the tokens so far and
+  /// kCancelled. kNotFound when it is unknown or already finished.
   virtual Status Cancel(RequestId id) = 0;
 
   virtual ExecutorStats Stats() const = 0;

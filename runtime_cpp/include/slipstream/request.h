@@ -14,7 +14,8 @@ namespace slipstream {
 struct Request {
   std::string prompt;                     ///< UTF-8 text, tokenized by the engine's own tokenizer.
   std::vector<TokenId> prompt_token_ids;  ///< Ready token ids, used as they are.
-  bool add_special_tokens = true;         ///< Text prompts: apply the tokenizer's BOS/EOS template. False after a chat template.
+  /// Text prompts: apply the tokenizer's BOS/EOS template. False after a chat template.
+  bool add_special_tokens = true;
   SamplingParams sampling;
 };
 

@@ -22,20 +22,22 @@ enum class FinishReason : uint8_t {
 /// "stop", "length", "cancelled", "error" or "" (for kNone).
 SLIPSTREAM_API const char* FinishReasonName(FinishReason reason);
 
-/// News of one request since its previous Response. Concatenating `text`, `token_ids` and `logprobs` over all responses of
-/// a request gives exactly what one non-streamed response would hold. Each `text` is valid UTF-8 by itself.
+/// News of one request since its previous Response. Concatenating `text`, `token_ids` and
+/// `logprobs` over all responses of a request gives exactly what one non-streamed response would
+/// hold. Each `text` is valid UTF-8 by itself.
 struct Response {
   RequestId id = 0;
   std::string text;
   std::vector<TokenId> token_ids;
-  std::vector<float> logprobs;  ///< Natural log, one per token id; empty unless SamplingParams::logprobs.
+  /// Natural log, one per token id; empty unless SamplingParams::logprobs.
+  std::vector<float> logprobs;
   FinishReason finish_reason = FinishReason::kNone;
-  Status status;                ///< Not ok exactly when finish_reason is kError.
-  std::string stop_string;      ///< The stop string that ended the request, if one did.
-  TokenId stop_token = -1;      ///< The id that ended the request, if one did.
-  int32_t prompt_tokens = 0;    ///< Length of the prompt in tokens.
-  int32_t cached_tokens = 0;    ///< Prompt tokens whose KV was reused instead of computed.
-  uint64_t seed = 0;            ///< The seed in use, given or fresh.
+  Status status;              ///< Not ok exactly when finish_reason is kError.
+  std::string stop_string;    ///< The stop string that ended the request, if one did.
+  TokenId stop_token = -1;    ///< The id that ended the request, if one did.
+  int32_t prompt_tokens = 0;  ///< Length of the prompt in tokens.
+  int32_t cached_tokens = 0;  ///< Prompt tokens whose KV was reused instead of computed.
+  uint64_t seed = 0;          ///< The seed in use, given or fresh.
 
   bool finished() const { return finish_reason != FinishReason::kNone; }
 };

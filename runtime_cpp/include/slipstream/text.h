@@ -20,24 +20,29 @@ class StreamDecoderImpl;
 }  // namespace text
 
 struct EncodeOptions {
-  bool add_special_tokens = true;    ///< Apply the tokenizer's template (BOS, EOS).
-  bool parse_special_tokens = true;  ///< Recognize special tokens that are written out in the text, as Hugging Face does.
+  bool add_special_tokens = true;  ///< Apply the tokenizer's template (BOS, EOS).
+  /// Recognize special tokens that are written out in the text, as Hugging Face does.
+  bool parse_special_tokens = true;
 };
 
-/// The tokenizer of a model: same ids as Hugging Face `tokenizers` for the same tokenizer.json. Cheap to copy.
+/// The tokenizer of a model: same ids as Hugging Face `tokenizers` for the same tokenizer.json.
+/// Cheap to copy.
 ///
 ///     auto tokenizer = Tokenizer::FromJson(bytes_of_tokenizer_json);
 ///     auto ids = tokenizer->Encode("Hello");        // Result<std::vector<TokenId>>
 ///     std::string text = tokenizer->Decode(*ids);
 class SLIPSTREAM_API Tokenizer {
  public:
-  /// Parses a tokenizer.json. Errors: kInvalidArgument naming the JSON field that is wrong or not supported.
+  /// Parses a tokenizer.json. Errors: kInvalidArgument naming the JSON field that is wrong or not
+  /// supported.
   static Result<Tokenizer> FromJson(std::string_view json);
 
   /// Ids of `text`. Bytes that are not UTF-8 are kInvalidArgument with their offset.
-  Result<std::vector<TokenId>> Encode(std::string_view text, const EncodeOptions& options = {}) const;
+  Result<std::vector<TokenId>> Encode(std::string_view text,
+                                      const EncodeOptions& options = {}) const;
 
-  /// Text of `ids`; never fails. Ids outside the vocabulary give nothing; invalid bytes become U+FFFD.
+  /// Text of `ids`; never fails. Ids outside the vocabulary give nothing; invalid bytes become
+  /// U+FFFD.
   std::string Decode(std::span<const TokenId> ids, bool skip_special_tokens = true) const;
 
   /// Number of ids, added tokens included (highest id + 1).
@@ -54,8 +59,9 @@ class SLIPSTREAM_API Tokenizer {
   std::shared_ptr<const text::TokenizerImpl> impl_;
 };
 
-/// Turns a growing list of ids into text pieces. Each piece is valid UTF-8: a character split over tokens is held back
-/// until it is whole. The pieces joined equal Tokenizer::Decode of all ids. Not thread-safe; one per sequence.
+/// Turns a growing list of ids into text pieces. Each piece is valid UTF-8: a character split over
+/// tokens is held back until it is whole. The pieces joined equal Tokenizer::Decode of all ids. Not
+/// thread-safe; one per sequence.
 class SLIPSTREAM_API StreamDecoder {
  public:
   StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true);
