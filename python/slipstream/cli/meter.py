@@ -37,9 +37,13 @@ class Meter:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """Rate after the first token; None for fewer than two tokens."""
+        """Rate after the first news; over the whole answer if it came at once."""
+        if not self._tokens:
+            return None
         decoded = self._tokens - self._first_tokens
-        return decoded / (self._last - self._first) if decoded else None
+        if decoded:
+            return decoded / (self._last - self._first)
+        return self._tokens / (self._last - self._start)
 
     def summary(self) -> str:
         parts = [f"{self._prompt} prompt tokens"]
