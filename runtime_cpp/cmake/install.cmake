@@ -12,13 +12,6 @@ endif()
 set(includedir ${sdk}/include)
 set(packagedir ${libdir}/cmake/slipstream)
 
-# The static library needs these archives too: the package looks them up by name on the user's machine.
-set(SLIPSTREAM_STATIC_LIBS)
-foreach(archive ${archives})
-  get_filename_component(name ${archive} NAME)
-  list(APPEND SLIPSTREAM_STATIC_LIBS ${name})
-endforeach()
-
 install(TARGETS slipstream_static ARCHIVE DESTINATION ${libdir} COMPONENT sdk)
 install(TARGETS slipstream_shared LIBRARY DESTINATION ${libdir} COMPONENT sdk)
 install(DIRECTORY include/slipstream DESTINATION ${includedir} COMPONENT sdk FILES_MATCHING PATTERN "*.h")
