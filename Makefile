@@ -26,7 +26,7 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
 PYTHON_FOLDERS := builder plugins python tests benchmarks runtime_cpp .ci/requirements
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.h')
 
-.PHONY: help setup setup-test demo test test-cpp test-python test-full sanitize bench \
+.PHONY: help deps docs setup setup-test demo test test-cpp test-python test-full sanitize bench \
   lint lint-python lint-types lint-cpp format clean
 
 help:  ## show this list
@@ -35,6 +35,13 @@ help:  ## show this list
 setup: $(VENV)/.installed  ## system packages, .venv, build and install
 
 setup-test: $(VENV)/.deps-test $(VENV)/.installed  ## the same, and what the tests need
+
+# What a build without Python needs (the CMake preset `runtime`), made once, anywhere.
+deps: build/deps/unicode_tables.inc  ## what the CMake preset `runtime` needs
+
+build/deps/unicode_tables.inc: $(VENV)/.deps runtime_cpp/src/text/generate_unicode_tables.py
+	mkdir -p $(@D)
+	$(BIN)/python runtime_cpp/src/text/generate_unicode_tables.py $@
 
 $(VENV)/.packages: .ci/packages.apt .ci/setup-packages
 	.ci/setup-packages
@@ -89,6 +96,14 @@ sanitize-%: $(VENV)/.deps
 	  -DPython_EXECUTABLE=$(BIN)/python
 	cmake --build build/$@
 	ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+
+docs: build/docs/.built  ## the C++ API as HTML, in build/docs
+
+build/docs/.built: docs/Doxyfile $(VENV)/.packages $(wildcard runtime_cpp/include/slipstream/*.h docs/*.md docs/design/*.md)
+	.ci/setup-packages docs
+	mkdir -p build/docs
+	doxygen docs/Doxyfile
+	touch $@
 
 bench:  ## tokens per second of SmolLM2 in f32 and bf16 on this machine
 	$(MAKE) WEIGHTS=f32 $(DEMO)/smollm2-f32.engine

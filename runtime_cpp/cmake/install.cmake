@@ -30,3 +30,12 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/slipstreamConfig.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/slipstreamConfigVersion.cmake
   DESTINATION ${packagedir} COMPONENT sdk)
+
+# pkg-config, for builds without CMake.
+set(pkgconfigdir ${libdir}/pkgconfig)
+file(RELATIVE_PATH SLIPSTREAM_PC_PREFIX /${pkgconfigdir} /${sdk})
+string(REGEX REPLACE "/$" "" SLIPSTREAM_PC_PREFIX "${SLIPSTREAM_PC_PREFIX}")
+file(RELATIVE_PATH SLIPSTREAM_PC_INCLUDE /${sdk} /${includedir})
+file(RELATIVE_PATH SLIPSTREAM_PC_LIB /${sdk} /${libdir})
+configure_file(cmake/slipstream.pc.in ${CMAKE_CURRENT_BINARY_DIR}/slipstream.pc @ONLY)
+install(FILES ${CMAKE_CURRENT_BINARY_DIR}/slipstream.pc DESTINATION ${pkgconfigdir} COMPONENT sdk)

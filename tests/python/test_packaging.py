@@ -146,33 +146,92 @@ def prefix(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 @pytest.fixture(scope="module")
-def stream(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The C++ example, built from a copy that sees nothing of the source tree."""
+def examples(prefix: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The C++ examples, built from a copy that sees nothing of the source tree."""
     folder = tmp_path_factory.mktemp("example")
     shutil.copytree(ROOT / "examples/cpp", folder / "source")
     command = ["cmake", "-S", folder / "source", "-B", folder / "build", "-G", "Ninja"]
     output_of(*command, f"-DCMAKE_PREFIX_PATH={prefix}", "-DCMAKE_BUILD_TYPE=Release")
     output_of("cmake", "--build", folder / "build")
-    return folder / "build/stream"
+    return folder / "build"
 
 
 def test_cpp_example_runs_with_an_empty_environment(
-    stream: Path, smollm2_engine: Callable[..., Path]
+    examples: Path, smollm2_engine: Callable[..., Path]
 ) -> None:
     engine = smollm2_engine("bf16")
     begin = time.monotonic()
-    text = output_of("env", "-i", stream, engine, "The capital of France is", "8")
+    text = output_of("env", "-i", examples / "stream", engine, "The capital of France is", "8")
     assert time.monotonic() - begin < 20
     assert "Paris" in text
 
 
-def test_cpp_example_names_what_is_wrong(stream: Path, tmp_path: Path) -> None:
+def test_tokenize_example_gives_the_text_back(
+    examples: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    text = "Größe 42 🙂<|im_end|>"
+    *tokens, joined = output_of(
+        "env", "-i", examples / "tokenize", smollm2_engine("bf16"), text
+    ).splitlines()
+    assert joined == text
+    assert [int(line.split("\t")[0]) for line in tokens][-1] == 2
+    assert len(tokens) > 5
+
+
+@pytest.mark.parametrize("example", ["stream", "tokenize"])
+def test_cpp_examples_name_what_is_wrong(examples: Path, tmp_path: Path, example: str) -> None:
     missing = subprocess.run(
-        [stream, tmp_path / "none.engine", "x"], capture_output=True, text=True, timeout=60
+        [examples / example, tmp_path / "none.engine", "x"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert missing.returncode == 1
     assert "none.engine" in missing.stderr
-    assert subprocess.run([stream], capture_output=True, timeout=60).returncode == 2
+    assert subprocess.run([examples / example], capture_output=True, timeout=60).returncode == 2
+
+
+def test_pkg_config_builds_the_example(prefix: Path, tmp_path: Path) -> None:
+    if shutil.which("pkg-config") is None:
+        pytest.skip("pkg-config is not installed")
+    folder = next(prefix.rglob("pkgconfig"))
+    flags = output_of(
+        "env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--cflags", "--libs", "slipstream"
+    ).split()
+    source = ROOT / "examples/cpp/tokenize.cpp"
+    output_of("g++", source, *flags, "-o", tmp_path / "tokenize")
+    version = output_of(
+        "env", f"PKG_CONFIG_PATH={folder}", "pkg-config", "--modversion", "slipstream"
+    )
+    assert version.strip() == slipstream.__version__
+    assert "libslipstream.so" in output_of("readelf", "-d", tmp_path / "tokenize")
+
+
+@pytest.mark.full
+def test_the_runtime_preset_needs_no_python(tmp_path: Path) -> None:
+    """Configured and built with a PATH that holds no Python, from tables made beforehand."""
+    source = tmp_path / "source"
+    for part in ("CMakeLists.txt", "CMakePresets.json", "LICENSE"):
+        source.mkdir(exist_ok=True)
+        shutil.copy(ROOT / part, source / part)
+    for part in ("runtime_cpp", "python", "examples"):
+        shutil.copytree(ROOT / part, source / part)
+    tables = source / "build/deps/unicode_tables.inc"
+    tables.parent.mkdir(parents=True)
+    output_of(sys.executable, ROOT / "runtime_cpp/src/text/generate_unicode_tables.py", tables)
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in ("cmake", "ninja", "g++", "c++", "gcc", "cc", "as", "ld", "ar", "ranlib", "ccache"):
+        path = shutil.which(tool)
+        if path is not None:
+            (tools / tool).symlink_to(path)
+    environment = {"PATH": str(tools), "HOME": str(tmp_path)}
+    for command in (["cmake", "--preset", "runtime"], ["cmake", "--build", "--preset", "runtime"]):
+        run = subprocess.run(
+            command, cwd=source, env=environment, capture_output=True, text=True, timeout=1200
+        )
+        assert run.returncode == 0, run.stdout[-3000:] + run.stderr[-3000:]
+    assert (source / "build/runtime/runtime_cpp/libslipstream.so").exists()
 
 
 def test_static_library_links(prefix: Path, tmp_path: Path) -> None:
