@@ -60,9 +60,7 @@ class TeacherForcing:
         self._runner = _runtime.TeacherForcing(_runtime.Model(runtime, loaded))
         self._chunk = min(loaded.limits.max_batch_size, loaded.limits.max_num_tokens)
 
-    def logits(
-        self, tokens: Sequence[int], chunk_tokens: int | None = None
-    ) -> NDArray[np.float32]:
+    def logits(self, tokens: Sequence[int], chunk_tokens: int | None = None) -> NDArray[np.float32]:
         """f32 [tokens, vocab_size]: row i is the prediction after tokens[i]. `chunk_tokens` rows
         are computed per step (None: as many as the engine allows)."""
         return np.asarray(self._runner.logits(list(tokens), chunk_tokens or self._chunk))

@@ -23,9 +23,7 @@ CHUNK = 512
 
 def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float64]:
     shifted = logits.astype(np.float64) - logits.max(axis=1, keepdims=True)
-    normalized: NDArray[np.float64] = shifted - np.log(
-        np.exp(shifted).sum(axis=1, keepdims=True)
-    )
+    normalized: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
     return normalized
 
 
