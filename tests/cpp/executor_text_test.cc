@@ -25,13 +25,15 @@ Tokenizer ByteTokenizer() {
   }
   vocab += "\"<|end|>\":256";
   const std::string json =
-      R"({"version":"1.0","truncation":null,"padding":null,"added_tokens":[{"id":256,"content":"<|end|>",)"
-      R"("single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],"normalizer":null,)"
-      R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,"use_regex":true},)"
-      R"("post_processor":null,"decoder":{"type":"ByteLevel","add_prefix_space":true,"trim_offsets":true,)"
-      R"("use_regex":true},"model":{"type":"BPE","dropout":null,"unk_token":null,"continuing_subword_prefix":null,)"
-      R"("end_of_word_suffix":null,"fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"vocab":{)" +
-      vocab + R"(},"merges":[]}})";
+      R"({"version":"1.0","truncation":null,"padding":null,"normalizer":null,)"
+      R"("post_processor":null,"added_tokens":[{"id":256,"content":"<|end|>",)"
+      R"("single_word":false,"lstrip":false,"rstrip":false,"normalized":false,"special":true}],)"
+      R"("pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false,"trim_offsets":true,)"
+      R"("use_regex":true},"decoder":{"type":"ByteLevel","add_prefix_space":true,)"
+      R"("trim_offsets":true,"use_regex":true},"model":{"type":"BPE","dropout":null,)"
+      R"("unk_token":null,"continuing_subword_prefix":null,"end_of_word_suffix":null,)"
+      R"("fuse_unk":false,"byte_fallback":false,"ignore_merges":false,"merges":[],"vocab":{)" +
+      vocab + "}}}";
   auto tokenizer = Tokenizer::FromJson(json);
   EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
   return *tokenizer;
