@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "gil.h"
 #include "slipstream/status.h"
 
 namespace slipstream::python {
@@ -44,7 +45,7 @@ struct SameProcessDelete {
   pid_t owner = getpid();
   void operator()(T* object) const {
     if (getpid() != owner) return;
-    py::gil_scoped_release release;  // the threads being joined may be waiting for the GIL
+    ReleaseGil release;  // the threads being joined may be waiting for the GIL
     delete object;
   }
 };

@@ -8,8 +8,6 @@
 
 namespace slipstream::python {
 
-std::atomic<bool> interpreter_closing{false};
-
 ResponseCallback MakeCallback(py::function callable) {
   // The executor drops its callback on its own thread, without the GIL. A callable that outlives
   // the interpreter is leaked: there is nobody left to free it.

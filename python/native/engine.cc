@@ -32,13 +32,13 @@ CpuPath ParseCpuPath(const std::string& name) {
 std::unique_ptr<Runtime, SameProcessDelete<Runtime>> MakeRuntime(int32_t threads,
                                                                  const std::string& cpu_path) {
   RuntimeConfig config{.threads = threads, .cpu_path = ParseCpuPath(cpu_path)};
-  py::gil_scoped_release release;
+  ReleaseGil release;
   return std::unique_ptr<Runtime, SameProcessDelete<Runtime>>(
       new Runtime(Unwrap(Runtime::Create(config))));
 }
 
 Engine LoadEngine(const std::string& path, bool verify_full) {
-  py::gil_scoped_release release;
+  ReleaseGil release;
   return Unwrap(Engine::Load(path, verify_full ? Verify::kFull : Verify::kDefault));
 }
 
@@ -89,7 +89,7 @@ void BindEngine(py::module_& m) {
       m, "Model",
       "An Engine with its plan prepared for a Runtime. Thread-safe; executors may share it.")
       .def(py::init([](const Runtime& runtime, const Engine& engine) {
-             py::gil_scoped_release release;
+             ReleaseGil release;
              return std::unique_ptr<Model, SameProcessDelete<Model>>(
                  new Model(Unwrap(Model::Create(runtime, engine))));
            }),

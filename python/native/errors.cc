@@ -4,27 +4,28 @@
 namespace slipstream::python {
 namespace {
 
-/// Raises the exception class that slipstream.errors keeps for the code. If that module cannot be
-/// imported (the interpreter is going down), RuntimeError carries the message.
+constexpr int kStatusCodes = 11;
+
+/// The class of each StatusCode, kept for the life of the process. Looked up once: raising must run
+/// no Python code, in which this thread could lose the GIL while the interpreter goes down.
+PyObject* error_classes[kStatusCodes];
+
 void Raise(const Status& status) {
-  try {
-    py::object error_class = py::module_::import("slipstream.errors").attr("error_class");
-    py::object type = error_class(static_cast<int>(status.code()));
-    // Messages quote user bytes (paths, keys), which need not be UTF-8.
-    PyObject* text =
-        PyUnicode_DecodeUTF8(status.message().data(),
-                             static_cast<Py_ssize_t>(status.message().size()), "backslashreplace");
-    if (text == nullptr) throw py::error_already_set();
-    py::object message = py::reinterpret_steal<py::object>(text);
-    PyErr_SetObject(type.ptr(), message.ptr());
-  } catch (py::error_already_set&) {
-    PyErr_SetString(PyExc_RuntimeError, status.message().c_str());
-  }
+  // Messages quote user bytes (paths, keys), which need not be UTF-8.
+  PyObject* message =
+      PyUnicode_DecodeUTF8(status.message().data(),
+                           static_cast<Py_ssize_t>(status.message().size()), "backslashreplace");
+  if (message == nullptr) return;  // out of memory: that error is set
+  PyErr_SetObject(error_classes[static_cast<int>(status.code())], message);
+  Py_DECREF(message);
 }
 
 }  // namespace
 
 void BindErrors(py::module_&) {
+  py::object error_class = py::module_::import("slipstream.errors").attr("error_class");
+  for (int code = 0; code < kStatusCodes; ++code)
+    error_classes[code] = error_class(code).release().ptr();
   py::register_local_exception_translator([](std::exception_ptr pointer) {
     try {
       if (pointer) std::rethrow_exception(pointer);

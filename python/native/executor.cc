@@ -2,6 +2,7 @@
 // times a second, and every executor is shut down before the interpreter is.
 #include "slipstream/executor.h"
 
+#include <pthread.h>
 #include <pybind11/stl.h>
 
 #include <chrono>
@@ -26,17 +27,6 @@ constexpr milliseconds kSignalPeriod{100};
 /// executor was shut down.
 constexpr std::chrono::seconds kExitGrace{5};
 
-std::atomic<int> calls_in_flight{0};
-
-/// A call that released the GIL. A thread that asks for the GIL after the interpreter has gone is
-/// killed inside our frames, which C++ cannot survive, so the exit handler waits until these calls
-/// have returned. Declare it before the gil_scoped_release: it must end after the GIL was taken
-/// again.
-struct CallInFlight {
-  CallInFlight() { ++calls_in_flight; }
-  ~CallInFlight() { --calls_in_flight; }
-};
-
 /// The executors that the end of the interpreter must shut down. A forked child leaves those of its
 /// parent alone.
 struct Registered {
@@ -45,6 +35,7 @@ struct Registered {
 };
 std::mutex registry_mutex;
 std::vector<Registered> registry;
+bool registry_closed = false;  // guarded by registry_mutex
 
 /// Runs Python's signal handlers; throws what they raise. Takes the GIL.
 void CheckSignals() {
@@ -70,13 +61,12 @@ void Append(Response& total, Response&& part) {
 class PyExecutor {
  public:
   PyExecutor(const Model& model, const ExecutorConfig& config) {
-    if (interpreter_closing) {
+    executor_ = Unwrap(Executor::Create(model, config));
+    std::lock_guard lock(registry_mutex);
+    if (registry_closed) {
       throw StatusError(
           {StatusCode::kUnavailable, "The interpreter is exiting; no executor can be started."});
     }
-    std::unique_ptr<Executor> executor = Unwrap(Executor::Create(model, config));
-    executor_ = std::move(executor);
-    std::lock_guard lock(registry_mutex);
     std::erase_if(registry, [](const Registered& entry) { return entry.executor.expired(); });
     registry.push_back({owner_, executor_});
   }
@@ -104,7 +94,7 @@ ExecutorHolder MakeExecutor(const Model& model, uint64_t kv_memory_bytes, int32_
                         .max_num_tokens = max_num_tokens,
                         .max_batch_size = max_batch_size,
                         .max_queued_requests = max_queued_requests};
-  py::gil_scoped_release release;
+  ReleaseGil release;
   return ExecutorHolder(new PyExecutor(model, config));
 }
 
@@ -114,15 +104,13 @@ RequestId Submit(const PyExecutor& self, const Request& request,
   ResponseCallback callback;
   if (callable) callback = MakeCallback(*std::move(callable));
   callable.reset();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   return Unwrap(executor.Submit(request, std::move(callback)));
 }
 
 Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeout_s) {
   Executor& executor = self.get();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   const auto start = Clock::now();
   for (;;) {
     milliseconds wait = kSignalPeriod;
@@ -141,8 +129,7 @@ Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeou
 
 std::vector<Response> Collect(const PyExecutor& self, const std::vector<RequestId>& ids) {
   Executor& executor = self.get();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   auto checked = Clock::now();
   std::vector<Response> responses;
   responses.reserve(ids.size());
@@ -162,47 +149,55 @@ std::vector<Response> Collect(const PyExecutor& self, const std::vector<RequestI
 
 void Cancel(const PyExecutor& self, RequestId id) {
   Executor& executor = self.get();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   ThrowIfError(executor.Cancel(id));
 }
 
 ExecutorStats Stats(const PyExecutor& self) {
   Executor& executor = self.get();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   return executor.Stats();
 }
 
 void Shutdown(const PyExecutor& self) {
   Executor& executor = self.get();
-  CallInFlight call;
-  py::gil_scoped_release release;
+  ReleaseGil release;
   executor.Shutdown();
 }
 
-/// Registered with atexit, which runs while other threads can still take the GIL.
-void CloseAll() {
-  py::gil_scoped_release release;
+void ShutDownExecutors() {
   std::vector<std::shared_ptr<Executor>> live;
   {
     std::lock_guard lock(registry_mutex);
+    registry_closed = true;
     for (const Registered& entry : registry) {
       if (entry.owner != getpid()) continue;
       if (auto executor = entry.executor.lock()) live.push_back(std::move(executor));
     }
   }
   for (const auto& executor : live) executor->Shutdown();
-  live.clear();
+}
+
+/// Registered with atexit, which runs while other threads can still take the GIL.
+void CloseAll() {
   const auto deadline = Clock::now() + kExitGrace;
-  while (calls_in_flight > 0 && Clock::now() < deadline)
+  {
+    py::gil_scoped_release release;
+    ShutDownExecutors();
+  }
+  // Checked with the GIL held: nobody can start a call between the check and the flag.
+  while (regions_without_gil > 0 && Clock::now() < deadline) {
+    py::gil_scoped_release release;
     std::this_thread::sleep_for(milliseconds(1));
+  }
   interpreter_closing = true;
 }
 
 }  // namespace
 
 void BindExecutor(py::module_& m) {
+  // The threads that were inside a call do not exist in a forked child.
+  pthread_atfork(nullptr, nullptr, [] { regions_without_gil = 0; });
   py::module_::import("atexit").attr("register")(py::cpp_function(&CloseAll));
 
   py::class_<PyExecutor, ExecutorHolder>(m, "Executor",

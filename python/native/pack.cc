@@ -53,7 +53,7 @@ void Pack(const std::string& dtype, int64_t rows, int64_t k, const py::buffer& s
   const core::DType type = ParseDType(dtype);
   Bytes from(source, "source", false);
   Bytes to(packed, "packed", true);
-  py::gil_scoped_release release;
+  ReleaseGil release;
   ThrowIfError(pack::PackN16K4(type, rows, k, from.span(), packed_row, to.span()));
 }
 
@@ -62,7 +62,7 @@ void Unpack(const std::string& dtype, int64_t rows, int64_t k, const py::buffer&
   const core::DType type = ParseDType(dtype);
   Bytes from(packed, "packed", false);
   Bytes to(target, "target", true);
-  py::gil_scoped_release release;
+  ReleaseGil release;
   ThrowIfError(pack::UnpackN16K4(type, rows, k, from.span(), packed_row, to.span()));
 }
 
@@ -70,7 +70,7 @@ py::bytes Hash(const py::buffer& data) {
   Bytes bytes(data, "data", false);
   pack::Hash128 hash;
   {
-    py::gil_scoped_release release;
+    ReleaseGil release;
     hash = pack::Xxh3_128(bytes.span());
   }
   return ToBytes(hash);
@@ -89,7 +89,7 @@ void BindPack(py::module_& m) {
           "update",
           [](pack::Xxh3Stream& self, const py::buffer& data) {
             Bytes bytes(data, "data", false);
-            py::gil_scoped_release release;
+            ReleaseGil release;
             self.Update(bytes.span());
           },
           py::arg("data"))

@@ -19,7 +19,7 @@ struct Logits {
 
 Logits Run(executor::TeacherForcing& self, const std::vector<TokenId>& tokens, int32_t chunk_tokens,
            int32_t vocab_size) {
-  py::gil_scoped_release release;
+  ReleaseGil release;
   std::vector<float> data = Unwrap(self.Logits(tokens, chunk_tokens));
   return {std::move(data), static_cast<py::ssize_t>(tokens.size()), vocab_size};
 }

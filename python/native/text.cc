@@ -14,7 +14,7 @@ void BindText(py::module_& m) {
       .def_static(
           "from_json",
           [](const std::string& json) {
-            py::gil_scoped_release release;
+            ReleaseGil release;
             return Unwrap(Tokenizer::FromJson(json));
           },
           py::arg("json"), "Parses the text of a tokenizer.json.")
@@ -22,7 +22,7 @@ void BindText(py::module_& m) {
           "encode",
           [](const Tokenizer& self, const std::string& text, bool add_special_tokens,
              bool parse_special_tokens) {
-            py::gil_scoped_release release;
+            ReleaseGil release;
             return Unwrap(self.Encode(text, {.add_special_tokens = add_special_tokens,
                                              .parse_special_tokens = parse_special_tokens}));
           },
@@ -32,7 +32,7 @@ void BindText(py::module_& m) {
       .def(
           "decode",
           [](const Tokenizer& self, const std::vector<TokenId>& ids, bool skip_special_tokens) {
-            py::gil_scoped_release release;
+            ReleaseGil release;
             return self.Decode(ids, skip_special_tokens);
           },
           py::arg("ids"), py::kw_only(), py::arg("skip_special_tokens") = true,

@@ -16,8 +16,8 @@ TEMPLATE = (
 
 
 def make_tiny_checkpoint(folder: Path, **changes: object) -> Path:
-    """A checkpoint of about 100 KB: 265 ids, 256 positions, a chat template."""
-    config = TinyConfig(vocab=265, tokenizer=True, **changes)  # type: ignore[arg-type]
+    """A checkpoint of about 100 KB: 265 ids, 8192 positions, a chat template."""
+    config = TinyConfig(vocab=265, tokenizer=True, max_positions=8192, **changes)  # type: ignore[arg-type]
     make_checkpoint(folder, config)
     (folder / "chat_template.jinja").write_text(TEMPLATE)
     return folder

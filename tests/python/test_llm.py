@@ -25,7 +25,9 @@ from slipstream.errors import (
     UnavailableError,
 )
 
-FOREVER = SamplingParams(max_tokens=200, temperature=0.0, ignore_eos=True)
+LONG = SamplingParams(max_tokens=200, temperature=0.0, ignore_eos=True)
+# Far longer than a test looks away.
+ENDLESS = SamplingParams(max_tokens=8000, temperature=0.0, ignore_eos=True)
 
 
 @pytest.fixture(scope="module")
@@ -154,7 +156,7 @@ def test_a_stream_grows_to_what_generate_gives(idle: LLM) -> None:
 
 
 def test_closing_a_stream_cancels_its_request(idle: LLM) -> None:
-    stream = idle.stream("the", FOREVER)
+    stream = idle.stream("the", ENDLESS)
     next(stream)
     assert idle.stats().running == 1
     stream.close()  # type: ignore[attr-defined]
@@ -162,7 +164,7 @@ def test_closing_a_stream_cancels_its_request(idle: LLM) -> None:
 
 
 def test_stop_reasons(idle: LLM) -> None:
-    free = idle.generate("the", FOREVER)[0].outputs[0]
+    free = idle.generate("the", LONG)[0].outputs[0]
     token = free.token_ids[3]
     first = free.token_ids.index(token)
     params = SamplingParams(
@@ -191,7 +193,7 @@ def test_stop_reasons(idle: LLM) -> None:
         ([], {}, InvalidArgumentError, "empty"),
         ([265], {}, InvalidArgumentError, "vocabulary of 265"),
         ([3, -1], {}, InvalidArgumentError, "is -1"),
-        ([3] * 5000, {}, LimitExceededError, "5000"),
+        ([3] * 9000, {}, LimitExceededError, "9000"),
         ("x", {"stop_token_ids": [99999]}, InvalidArgumentError, "vocabulary"),
         ("a\ud800", {}, InvalidArgumentError, "U[+]D800"),
         ({"text": "x"}, {}, InvalidArgumentError, "prompt_token_ids"),
@@ -206,7 +208,7 @@ def test_a_bad_prompt_raises_with_its_index_and_leaves_nothing(
     assert "prompts[" not in str(caught.value)
     many = [[5] * 50, "fine", prompt, "fine too"]
     with pytest.raises(error, match=rf"prompts\[2\]: .*{says}"):
-        idle.generate(many, [FOREVER, FOREVER, values, FOREVER])
+        idle.generate(many, [ENDLESS, ENDLESS, values, ENDLESS])
     assert_idle(idle)
     assert idle.generate("fine", SamplingParams(max_tokens=1))[0].finished
 
@@ -259,15 +261,15 @@ def test_a_checkpoint_is_built_once(
 ) -> None:
     monkeypatch.setenv("SLIPSTREAM_CACHE", str(tmp_path / "cache"))
     checkpoint = make_tiny_checkpoint(tmp_path / "model", seed=4)
-    first = LLM(checkpoint).generate("the", FOREVER)[0]
+    first = LLM(checkpoint).generate("the", LONG)[0]
     assert "building an engine once (weights bf16, KV cache bf16" in capsys.readouterr().err
-    second = LLM(str(checkpoint)).generate("the", FOREVER)[0]
+    second = LLM(str(checkpoint)).generate("the", LONG)[0]
     told = capsys.readouterr().err
     assert "building" not in told and "using" in told
     assert facts(first) == facts(second)
 
     make_tiny_checkpoint(tmp_path / "model", seed=5)
-    assert facts(LLM(checkpoint).generate("the", FOREVER)[0]) != facts(first)
+    assert facts(LLM(checkpoint).generate("the", LONG)[0]) != facts(first)
     assert "building an engine once" in capsys.readouterr().err
 
 
@@ -316,7 +318,7 @@ def test_a_callback_that_raises_ends_only_its_own_request(
     monkeypatch.setattr("sys.unraisablehook", lambda args: reported.append(args.exc_value))
     model = _native.Model(_native.Runtime(threads=1), _native.Engine.load(engine_path))
     executor = _native.Executor(model, kv_memory_bytes=1 << 24)
-    request = _native.Request(prompt_token_ids=[5, 6], sampling=FOREVER.to_native())
+    request = _native.Request(prompt_token_ids=[5, 6], sampling=LONG.to_native())
     calls: list[_native.Response] = []
 
     def bad(response: _native.Response) -> None:
@@ -369,7 +371,7 @@ def test_async_requests_run_together_and_equal_the_blocking_ones(
 def test_an_async_stream_is_cumulative(async_llm: AsyncLLM) -> None:
     async def main() -> None:
         text, count = "", 0
-        async for output in async_llm.generate("the", FOREVER, "one"):
+        async for output in async_llm.generate("the", LONG, "one"):
             assert output.request_id == "one"
             assert output.outputs[0].text.startswith(text)
             text, count = output.outputs[0].text, count + 1
@@ -381,13 +383,13 @@ def test_an_async_stream_is_cumulative(async_llm: AsyncLLM) -> None:
 
 def test_closing_an_async_stream_cancels_its_request(async_llm: AsyncLLM) -> None:
     async def main() -> None:
-        stream = async_llm.generate("the", FOREVER)
+        stream = async_llm.generate("the", ENDLESS)
         await anext(stream)
         assert async_llm.stats().running == 1
         await stream.aclose()
         await asyncio.to_thread(assert_idle, async_llm)
 
-        task = asyncio.create_task(last_of(async_llm, "the", FOREVER))
+        task = asyncio.create_task(last_of(async_llm, "the", ENDLESS))
         while not async_llm.stats().running:
             await asyncio.sleep(0)
         task.cancel()
@@ -397,12 +399,12 @@ def test_closing_an_async_stream_cancels_its_request(async_llm: AsyncLLM) -> Non
 
     before = async_llm.stats().generated_tokens
     asyncio.run(main())
-    assert async_llm.stats().generated_tokens - before < 400
+    assert async_llm.stats().generated_tokens - before < 8000
 
 
 def test_abort_ends_with_what_there_is(async_llm: AsyncLLM) -> None:
     async def main() -> RequestOutput:
-        async for output in async_llm.generate("the", FOREVER, "r"):
+        async for output in async_llm.generate("the", ENDLESS, "r"):
             async_llm.abort("r")
             async_llm.abort("unknown")
             last = output
@@ -410,7 +412,7 @@ def test_abort_ends_with_what_there_is(async_llm: AsyncLLM) -> None:
 
     output = asyncio.run(main())
     assert output.finished and output.outputs[0].finish_reason == "cancelled"
-    assert 0 < len(output.outputs[0].token_ids) < 200
+    assert 0 < len(output.outputs[0].token_ids) < 8000
     assert_idle(async_llm)
 
 
@@ -420,10 +422,10 @@ def test_async_errors(async_llm: AsyncLLM) -> None:
             await last_of(async_llm, "")
         with pytest.raises(LimitExceededError):
             await last_of(async_llm, "x " * 6000)
-        stream = async_llm.generate("the", FOREVER, "same")
+        stream = async_llm.generate("the", ENDLESS, "same")
         await anext(stream)
         with pytest.raises(InvalidArgumentError, match="'same' is already running"):
-            await last_of(async_llm, "the", FOREVER, "same")
+            await last_of(async_llm, "the", ENDLESS, "same")
         await stream.aclose()
         assert (await last_of(async_llm, "the", SamplingParams(max_tokens=1), "same")).finished
 
@@ -445,7 +447,7 @@ def test_async_chat(llm: LLM, async_llm: AsyncLLM) -> None:
 
 def test_a_loop_that_ended_does_not_disturb_the_others(async_llm: AsyncLLM) -> None:
     loop = asyncio.new_event_loop()
-    stream = async_llm.generate("the", FOREVER)
+    stream = async_llm.generate("the", ENDLESS)
     loop.run_until_complete(anext(stream))
     loop.close()  # the program forgot to close the stream
     assert asyncio.run(last_of(async_llm, "the", SamplingParams(max_tokens=3))).finished

@@ -15,7 +15,7 @@ COMMON = """
 import asyncio, os, sys, threading, time
 sys.modules["torch"] = None
 from slipstream import LLM, AsyncLLM, SamplingParams
-long = SamplingParams(max_tokens=250, temperature=0.0, ignore_eos=True)
+long = SamplingParams(max_tokens=8000, temperature=0.0, ignore_eos=True)
 def forever(llm):
     while True:
         llm.generate([[5, 6, 7]] * 32, long)
@@ -49,7 +49,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
 @pytest.mark.parametrize("how", ["generate", "stream"])
 def test_ctrl_c_interrupts_and_leaves_nothing_running(engine_path: str, how: str) -> None:
     code = """
-llm = LLM(sys.argv[1], threads=1, kv_memory="16M")
+llm = LLM(sys.argv[1], threads=1, kv_memory="64M")
 print("started", flush=True)
 try:
     while True:
@@ -80,7 +80,7 @@ except KeyboardInterrupt:
         # A generator that nobody finished, and callbacks that still arrive.
         """
 async def main():
-    llm = AsyncLLM(sys.argv[1], threads=2, kv_memory="16M")
+    llm = AsyncLLM(sys.argv[1], threads=2, kv_memory="64M")
     keep = [llm.generate("the", long) for _ in range(20)]
     for stream in keep:
         await anext(stream)
@@ -91,7 +91,7 @@ asyncio.run(main())
         """
 from slipstream import _native
 model = _native.Model(_native.Runtime(threads=2), _native.Engine.load(sys.argv[1]))
-executor = _native.Executor(model, kv_memory_bytes=1 << 24)
+executor = _native.Executor(model, kv_memory_bytes=1 << 26)
 request = _native.Request(prompt_token_ids=[5], sampling=long.to_native())
 seen = []
 for _ in range(50):
@@ -99,7 +99,7 @@ for _ in range(50):
 """,
         # A daemon thread inside generate, and one inside a stream.
         """
-llm = LLM(sys.argv[1], threads=2, kv_memory="16M")
+llm = LLM(sys.argv[1], threads=2, kv_memory="64M")
 def stream():
     while True:
         for _ in llm.stream([5, 6], long): pass
@@ -109,7 +109,7 @@ time.sleep(0.2)
 """,
         # An exit from the middle.
         """
-llm = LLM(sys.argv[1], threads=2, kv_memory="16M")
+llm = LLM(sys.argv[1], threads=2, kv_memory="64M")
 streams = [llm.stream([5, 6], long) for _ in range(5)]
 next(streams[0])
 sys.exit(0)
@@ -117,7 +117,7 @@ sys.exit(0)
         # The model is dropped while its requests run.
         """
 async def main():
-    llm = AsyncLLM(sys.argv[1], threads=2, kv_memory="16M")
+    llm = AsyncLLM(sys.argv[1], threads=2, kv_memory="64M")
     streams = [llm.generate("the", long) for _ in range(5)]
     await anext(streams[0])
     del llm
@@ -137,7 +137,7 @@ def test_a_forked_child_gets_an_error_and_ends(engine_path: str) -> None:
     code = """
 import gc
 from slipstream import SlipstreamError
-llm = LLM(sys.argv[1], threads=2, kv_memory="16M")
+llm = LLM(sys.argv[1], threads=2, kv_memory="64M")
 llm.generate("the", long)
 pid = os.fork()
 if pid == 0:
