@@ -26,7 +26,7 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
 PYTHON_FOLDERS := builder plugins python tests benchmarks runtime_cpp .ci/requirements .ci/check-editable
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.h')
 
-.PHONY: help deps docs setup setup-test demo test test-cpp test-python test-full sanitize bench \
+.PHONY: help deps docs fuzz setup setup-test demo test test-cpp test-python test-full sanitize bench \
   lint lint-python lint-types lint-cpp format clean
 
 help:  ## show this list
@@ -78,7 +78,7 @@ test: test-cpp test-python  ## all quick tests; needs no torch
 test-cpp: build/cpp/.built  ## the C++ tests alone
 	ctest --test-dir build/cpp --output-on-failure -j $(JOBS)
 
-build/cpp/.built: $(VENV)/.deps $(SOURCES) $(shell find tests/cpp -type f)
+build/cpp/.built: $(VENV)/.deps $(SOURCES) $(shell find tests/cpp tests/fuzz -type f -not -path '*/__pycache__/*')
 	cmake -S . -B build/cpp -G Ninja -DSLIPSTREAM_TESTS=ON -DPython_EXECUTABLE=$(BIN)/python
 	cmake --build build/cpp
 	touch $@
@@ -96,6 +96,22 @@ sanitize-%: $(VENV)/.deps
 	  -DPython_EXECUTABLE=$(BIN)/python
 	cmake --build build/$@
 	ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+
+# Every parser of untrusted bytes, FUZZ_SECONDS each. A crash is written to build/fuzz and belongs into
+# tests/fuzz/corpus, whose files are replayed by the C++ tests.
+FUZZ_SECONDS ?= 60
+fuzz: setup-test  ## fuzz the parsers of untrusted bytes, a minute each
+	.ci/setup-packages fuzz
+	cmake -S . -B build/fuzz -G Ninja -DSLIPSTREAM_FUZZ=ON -DCMAKE_CXX_COMPILER=clang++-14 \
+	  -DPython_EXECUTABLE=$(BIN)/python
+	cmake --build build/fuzz
+	$(BIN)/python tests/fuzz/make_seeds.py build/fuzz/seeds
+	cd build/fuzz && for target in tests/fuzz/fuzz_*; do \
+	  name=$${target##*/fuzz_}; mkdir -p seeds/$$name; \
+	  $$target -max_total_time=$(FUZZ_SECONDS) -timeout=10 -rss_limit_mb=4000 -print_final_stats=1 \
+	    seeds/$$name $(CURDIR)/tests/fuzz/corpus/$$name; \
+	done
+	cd build/fuzz && $(BIN)/python $(CURDIR)/tests/fuzz/safetensors_fuzz.py $(FUZZ_SECONDS)
 
 docs: build/docs/.built  ## the C++ API as HTML, in build/docs
 
