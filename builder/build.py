@@ -25,11 +25,17 @@ from slipstream.builder.engine.writer import EngineWriter, check_output
 from slipstream.builder.errors import InputError
 from slipstream.builder.ir.graph import Graph
 from slipstream.builder.manifest import make_manifest, model_name, tensor_entry
-from slipstream.builder.models import ModelSpec, TensorReport, build_graph, check_tensors
+from slipstream.builder.models import (
+    ModelSpec,
+    TensorReport,
+    build_graph,
+    check_tensors,
+    fix_length,
+)
 from slipstream.builder.models import parse_config as parse_model_config
 from slipstream.builder.passes.manager import IrDumper
 from slipstream.builder.plan.program import CpuProgram
-from slipstream.builder.resolve import Change, resolve
+from slipstream.builder.resolve import Change, resolve, rope_change
 from slipstream.builder.targets.base import ExtraProgram, Weights
 from slipstream.builder.targets.cpu import CpuTarget
 from slipstream.builder.targets.portable import run_portable_passes
@@ -51,6 +57,8 @@ class Prepared:
     graph: Graph
     program: CpuProgram
     extra: ExtraProgram | None = None
+    name: str = ""
+    """The model's name in the file."""
     log: list[str] = field(default_factory=list)
 
     @property
@@ -95,17 +103,23 @@ def prepare(
     checkpoint: str | os.PathLike[str],
     config: BuildConfig | None = None,
     *,
+    name: str | None = None,
     dump_ir: str | os.PathLike[str] | None = None,
 ) -> Prepared:
     """Checks a build and compiles its plan without reading a weight.
 
+    `name` is the model's name in the file; None takes what the checkpoint calls itself.
     `dump_ir` gets the graph after every pass as numbered text files. SlipstreamError subclasses
     say what is wrong and the fix.
     """
     requested = config or BuildConfig()
     opened = Checkpoint(checkpoint)
     spec = parse_model_config(opened.config)
-    resolved, changes = resolve(requested, spec.max_position_embeddings)
+    shown_name = model_name(opened.config, name)
+    resolved, changes = resolve(requested, spec.max_position_embeddings, spec.rope.context_limit)
+    spec, fixed = fix_length(spec, resolved.max_seq_len)
+    if fixed:
+        changes.append(rope_change(fixed, resolved.max_seq_len))
     report = check_tensors(spec, opened.shapes)
     text = read_text_files(opened.folder, spec.vocab_size)
     native.check_tokenizer(text.tokenizer, str(opened.folder / "tokenizer.json"))
@@ -123,7 +137,18 @@ def prepare(
     log = [*(f"{c.field} = {c.value}: {c.reason}" for c in changes), *ignored]
     log += [*text.log, *portable_log, *program.log]
     return Prepared(
-        opened, spec, report, text, requested, resolved, changes, graph, program, extra, log
+        opened,
+        spec,
+        report,
+        text,
+        requested,
+        resolved,
+        changes,
+        graph,
+        program,
+        extra,
+        shown_name,
+        log,
     )
 
 
@@ -133,6 +158,7 @@ def build(
     config: BuildConfig | None = None,
     progress: Progress | None = None,
     *,
+    name: str | None = None,
     dump_ir: str | os.PathLike[str] | None = None,
 ) -> BuildReport:
     """Builds one engine file. An existing `out` is replaced only when the new file is complete.
@@ -144,7 +170,7 @@ def build(
     started = time.monotonic()
     path = Path(out)
     check_output(path, 0)
-    prepared = prepare(checkpoint, config, dump_ir=dump_ir)
+    prepared = prepare(checkpoint, config, name=name, dump_ir=dump_ir)
     check_output(path, prepared.file_bytes)
     _check_not_input(prepared.checkpoint, path)
     with EngineWriter(path) as writer:
@@ -192,7 +218,7 @@ def _finish(
     bos, eos = end_ids(prepared)
     return make_manifest(
         model={
-            "name": model_name(prepared.checkpoint.folder, prepared.checkpoint.config),
+            "name": prepared.name,
             "architecture": spec.architecture,
             "family": spec.family,
             "config": prepared.checkpoint.config,

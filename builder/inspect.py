@@ -146,6 +146,11 @@ def _configuration(config: dict[str, Any]) -> list[str]:
         else:
             shown = "-" if asked is None else asked
             lines.append(f"  {key} = {shown} -> {value} ({reasons.get(key, 'no reason given')})")
+    # What is decided without being a field of the configuration, like fixed RoPE frequencies.
+    for change in config["changes"]:
+        if change["field"] not in resolved:
+            shown = f"{change['field']} = {change['from']} -> {change['to']}"
+            lines.append(f"  {shown} ({change['reason']})")
     return lines
 
 

@@ -35,11 +35,25 @@ class Change:
         }
 
 
+def rope_change(fixed: str, max_seq_len: int) -> Change:
+    """The record of RoPE frequencies that an engine fixes where the reference implementation
+    changes them while a sequence grows."""
+    reason = (
+        f"the frequencies of max_seq_len = {max_seq_len} hold from the first token on: changing "
+        "them within a sequence would contradict the keys in its cache"
+    )
+    return Change("rope", "by the length of the sequence", fixed, reason)
+
+
 def resolve(
-    config: BuildConfig, max_position_embeddings: int
+    config: BuildConfig, max_position_embeddings: int, context_limit: int = 0
 ) -> tuple[ResolvedConfig, list[Change]]:
-    """Decides the limits. InputError if explicit values contradict the model or each other."""
+    """Decides the limits. InputError if explicit values contradict the model or each other.
+
+    `context_limit` is the longest sequence that a model allows when asked, where that is beyond
+    `max_position_embeddings`."""
     changes: list[Change] = []
+    longest = max(max_position_embeddings, context_limit)
 
     def default(field: str, value: int, reason: str) -> int:
         changes.append(Change(field, None, value, reason))
@@ -53,11 +67,13 @@ def resolve(
             f"{DEFAULT_SEQ_LEN}"
         )
         seq_len = default("max_seq_len", value, reason)
-    elif seq_len > max_position_embeddings:
+    elif seq_len > longest:
+        source = "'max_position_embeddings'"
+        if context_limit > max_position_embeddings:
+            source += " times the 'factor' of its RoPE"
         raise InputError(
-            f"--max-seq-len is {seq_len}, but the model's context ends at "
-            f"{max_position_embeddings} tokens ('max_position_embeddings' in config.json); ask for "
-            f"at most {max_position_embeddings}"
+            f"--max-seq-len is {seq_len}, but the model's context ends at {longest} tokens "
+            f"({source} in config.json); ask for at most {longest}"
         )
 
     batch, tokens = config.max_batch_size, config.max_num_tokens

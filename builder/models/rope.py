@@ -1,4 +1,4 @@
-"""Rotary embedding kinds: both config spellings to a RopeSpec with its inverse frequencies.
+"""Rotary embedding: both config spellings to a RopeSpec with its inverse frequencies.
 
 transformers 4 writes `rope_theta` beside an optional `rope_scaling`; transformers 5 writes
 `rope_parameters` with everything inside.
@@ -6,67 +6,268 @@ transformers 4 writes `rope_theta` beside an optional `rope_scaling`; transforme
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from slipstream.builder.errors import InputError, UnsupportedError
 from slipstream.builder.models.config_reader import ConfigReader
-from slipstream.builder.models.spec import RopeSpec
+from slipstream.builder.models.rope_kinds import (
+    F32,
+    default_inv_freq,
+    dynamic_inv_freq,
+    linear_inv_freq,
+    llama3_inv_freq,
+    longrope_attention_factor,
+    longrope_inv_freq,
+    yarn_attention_factor,
+    yarn_inv_freq,
+)
+from slipstream.builder.models.spec import ModelSpec, RopeSpec
 
-KINDS = ("default", "llama3")
 _DEFAULT_THETA = 10000.0
+_MAX_FACTOR = 1e4
+# Sines and cosines of the numerics contract are good up to here.
+_MAX_ANGLE = 1 << 20
+_ORIGINAL = "original_max_position_embeddings"
 _KEYS: Mapping[str, frozenset[str]] = {
     "default": frozenset(),
-    "llama3": frozenset(
-        {"factor", "low_freq_factor", "high_freq_factor", "original_max_position_embeddings"}
+    "linear": frozenset({"factor"}),
+    "dynamic": frozenset({"factor"}),
+    "yarn": frozenset(
+        {
+            "factor",
+            _ORIGINAL,
+            "attention_factor",
+            "beta_fast",
+            "beta_slow",
+            "mscale",
+            "mscale_all_dim",
+            "truncate",
+        }
     ),
+    "longrope": frozenset({"factor", _ORIGINAL, "attention_factor", "short_factor", "long_factor"}),
+    "llama3": frozenset({"factor", "low_freq_factor", "high_freq_factor", _ORIGINAL}),
 }
+KINDS = tuple(_KEYS)
 _COMMON = frozenset({"rope_type", "type", "rope_theta", "partial_rotary_factor"})
 
-F32 = NDArray[np.float32]
+
+@dataclass(frozen=True)
+class RopeRules:
+    """What an architecture allows: `kinds`, `aliases` of old names, and whether only a part of
+    each head may be rotated."""
+
+    kinds: tuple[str, ...] = KINDS
+    aliases: Mapping[str, str] | None = None
+    partial: bool = False
 
 
-def read_rope(reader: ConfigReader, head_dim: int, max_positions: int) -> RopeSpec:
+@dataclass(frozen=True)
+class _Shape:
+    """What every kind needs beside its own keys."""
+
+    theta: float
+    dim: int
+    max_positions: int
+    original: int
+
+
+def read_rope(
+    reader: ConfigReader, head_dim: int, max_positions: int, rules: RopeRules | None = None
+) -> RopeSpec:
     """Reads the RoPE keys of a config. Errors name the key as the config spells it."""
+    rules = rules or RopeRules()
     where, params = _parameters(reader)
     inner = ConfigReader(params, f"{reader.where}: {where}")
-    kind = _kind(params, where, reader)
-    if "rope_theta" in params:
-        theta = inner.number("rope_theta", 1e-3, 1e12)
-    else:
-        theta = reader.number("rope_theta", 1e-3, 1e12, _DEFAULT_THETA)
+    kind = _kind(params, where, reader, rules)
+    source = inner if params.get("rope_theta") is not None else reader
+    theta = source.number("rope_theta", 1e-3, 1e12, _DEFAULT_THETA)
     reader.raw("rope_theta")
-    if inner.raw("partial_rotary_factor") not in (None, 1, 1.0):
-        raise UnsupportedError(
-            f"{inner.where}: config key 'partial_rotary_factor' = "
-            f"{params['partial_rotary_factor']!r} changes the computation and is not supported; "
-            "supported: 1.0"
-        )
+    dim = _rotary_dim(reader, inner, head_dim, rules)
     for key in sorted(set(params) - _COMMON - _KEYS[kind]):
         if params[key] is not None:
             raise UnsupportedError(
                 f"{inner.where}: config key '{key}' = {params[key]!r} is not used by RoPE of kind "
                 f"'{kind}'; supported: {', '.join(sorted(_COMMON | _KEYS[kind]))}"
             )
-    inv_freq = default_inv_freq(theta, head_dim)
-    outer_original = reader.raw("original_max_position_embeddings")
-    if kind == "llama3":
-        factor = inner.number("factor", 1.0, 1e4)
-        low = inner.number("low_freq_factor", 1e-6, 1e6)
-        high = inner.number("high_freq_factor", 1e-6, 1e6)
-        if high <= low:
-            raise InputError(
-                f"{inner.where}: 'high_freq_factor' = {high} must be above 'low_freq_factor' = "
-                f"{low}; correct the checkpoint's config.json"
+    # The key beside `rope_scaling` wins over the one inside, as in the reference implementation.
+    source = reader if reader.raw(_ORIGINAL) is not None else inner
+    original = source.integer(_ORIGINAL, 1, 1 << 24, max_positions)
+    shape = _Shape(theta, dim, max_positions, original)
+    return _check_finite(inner, _SPECS[kind](inner, shape))
+
+
+def fix_length(spec: ModelSpec, max_seq_len: int) -> tuple[ModelSpec, str]:
+    """The model of an engine for sequences of up to `max_seq_len` tokens, and what was fixed.
+
+    The reference implementation changes the frequencies of some kinds while a sequence grows; keys
+    that are already in a cache would then be rotated by other frequencies than the queries. An
+    engine uses those of its longest sequence from the first token on. The text is empty for kinds
+    that know no length.
+    """
+    rope, fixed = _fixed(spec.rope, max_seq_len)
+    fastest = max(rope.inv_freq)
+    if fastest * max_seq_len > _MAX_ANGLE:
+        raise UnsupportedError(
+            f"config.json: RoPE turns by {fastest:g} a position, so that {max_seq_len} tokens "
+            f"reach an angle of {fastest * max_seq_len:g}; the kernels are exact up to "
+            f"{_MAX_ANGLE}. Ask for --max-seq-len {int(_MAX_ANGLE / fastest)} or less"
+        )
+    return replace(spec, rope=rope), fixed
+
+
+def _fixed(rope: RopeSpec, max_seq_len: int) -> tuple[RopeSpec, str]:
+    if rope.kind == "dynamic":
+        length = max(max_seq_len, rope.trained_length)
+        values = dynamic_inv_freq(
+            rope.theta, rope.rotary_dim, rope.factor, length, rope.trained_length
+        )
+        return replace(rope, inv_freq=_floats(values)), f"dynamic, fixed for {length} tokens"
+    if rope.kind == "longrope":
+        if max_seq_len <= rope.trained_length:
+            return rope, "longrope, short factors"
+        return replace(rope, inv_freq=rope.long_inv_freq), "longrope, long factors"
+    return rope, ""
+
+
+def _rotary_dim(reader: ConfigReader, inner: ConfigReader, head_dim: int, rules: RopeRules) -> int:
+    key = "partial_rotary_factor"
+    if not rules.partial:
+        value = inner.raw(key)
+        if value not in (None, 1, 1.0):
+            raise UnsupportedError(
+                f"{inner.where}: config key '{key}' = {value!r} changes the computation and is "
+                "not supported; supported: 1.0"
             )
-        source = reader if outer_original is not None else inner
-        original = source.integer("original_max_position_embeddings", 1, 1 << 24, max_positions)
-        inv_freq = llama3_inv_freq(inv_freq, factor, low, high, original)
-    return RopeSpec(kind, theta, head_dim, tuple(float(v) for v in inv_freq))
+        return head_dim  # The key outside is refused by the reader unless it is neutral.
+    outer = reader.raw(key)
+    source = inner if inner.raw(key) is not None or outer is None else reader
+    factor = source.number(key, 1e-3, 1.0, 1.0)
+    dim = int(head_dim * factor)
+    if dim < 2 or dim % 2:
+        raise source.bad(
+            key, factor, f"rotates {dim} of {head_dim} elements of a head; RoPE rotates pairs"
+        )
+    return dim
+
+
+def _floats(values: F32) -> tuple[float, ...]:
+    return tuple(float(v) for v in values)
+
+
+def _check_finite(inner: ConfigReader, spec: RopeSpec) -> RopeSpec:
+    for values in (spec.inv_freq, spec.long_inv_freq):
+        if not np.all(np.isfinite(values)) or any(v <= 0 for v in values):
+            raise InputError(
+                f"{inner.where}: the values give RoPE frequencies that are not positive numbers; "
+                "correct the checkpoint's config.json"
+            )
+    return spec
+
+
+def _default(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    return RopeSpec("default", s.theta, s.dim, _floats(default_inv_freq(s.theta, s.dim)))
+
+
+def _linear(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    factor = inner.number("factor", 1e-3, _MAX_FACTOR)
+    return RopeSpec("linear", s.theta, s.dim, _floats(linear_inv_freq(s.theta, s.dim, factor)))
+
+
+def _dynamic(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    factor = inner.number("factor", 1.0, _MAX_FACTOR)
+    if s.dim < 4:
+        raise InputError(
+            f"{inner.where}: RoPE of kind 'dynamic' rotates {s.dim} elements of a head, and needs "
+            "at least 4; correct the checkpoint's config.json"
+        )
+    return RopeSpec(
+        "dynamic",
+        s.theta,
+        s.dim,
+        _floats(default_inv_freq(s.theta, s.dim)),
+        factor=factor,
+        trained_length=s.max_positions,
+        context_limit=int(s.max_positions * factor),
+    )
+
+
+def _yarn(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    if s.theta <= 1.0:
+        raise inner.bad("rope_theta", s.theta, "must be above 1 for RoPE of kind 'yarn'")
+    factor = inner.number("factor", 1e-3, _MAX_FACTOR, s.max_positions / s.original)
+    mscale = inner.number("mscale", 0.0, 100.0, 0.0)
+    mscale_all = inner.number("mscale_all_dim", 0.0, 100.0, 0.0)
+    inferred = yarn_attention_factor(factor, mscale, mscale_all)
+    attention = inner.number("attention_factor", 1e-3, 1e3, inferred)
+    # Zero means the default here, in the reference implementation as well.
+    fast = inner.number("beta_fast", 0.0, 1e6, 32.0) or 32.0
+    slow = inner.number("beta_slow", 0.0, 1e6, 1.0) or 1.0
+    if fast < slow:
+        raise InputError(
+            f"{inner.where}: 'beta_fast' = {fast:g} must not be below 'beta_slow' = {slow:g}; "
+            "correct the checkpoint's config.json"
+        )
+    truncate = inner.boolean("truncate", True)
+    values = yarn_inv_freq(s.theta, s.dim, factor, s.original, fast, slow, truncate)
+    return RopeSpec("yarn", s.theta, s.dim, _floats(values), attention)
+
+
+def _longrope(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    short = _factors(inner, "short_factor", s.dim // 2)
+    long = _factors(inner, "long_factor", s.dim // 2)
+    factor = inner.number("factor", 1e-3, _MAX_FACTOR, s.max_positions / s.original)
+    if s.original < 2:
+        raise inner.bad(_ORIGINAL, s.original, "must be at least 2 for RoPE of kind 'longrope'")
+    inferred = longrope_attention_factor(factor, s.original)
+    attention = inner.number("attention_factor", 1e-3, 1e3, inferred)
+    return RopeSpec(
+        "longrope",
+        s.theta,
+        s.dim,
+        _floats(longrope_inv_freq(s.theta, s.dim, short)),
+        attention,
+        trained_length=s.original,
+        long_inv_freq=_floats(longrope_inv_freq(s.theta, s.dim, long)),
+    )
+
+
+def _factors(inner: ConfigReader, key: str, count: int) -> list[float]:
+    value = inner.raw(key)
+    if not isinstance(value, list) or len(value) != count:
+        raise inner.bad(key, value, f"must be a list of {count} numbers")
+    for item in value:
+        number = isinstance(item, (int, float)) and not isinstance(item, bool)
+        if not number or not 1e-6 <= item <= 1e6:
+            raise inner.bad(key, item, "holds something else than numbers from 1e-06 to 1e+06")
+    return [float(item) for item in value]
+
+
+def _llama3(inner: ConfigReader, s: _Shape) -> RopeSpec:
+    factor = inner.number("factor", 1.0, _MAX_FACTOR)
+    low = inner.number("low_freq_factor", 1e-6, 1e6)
+    high = inner.number("high_freq_factor", 1e-6, 1e6)
+    if high <= low:
+        raise InputError(
+            f"{inner.where}: 'high_freq_factor' = {high} must be above 'low_freq_factor' = "
+            f"{low}; correct the checkpoint's config.json"
+        )
+    values = default_inv_freq(s.theta, s.dim)
+    values = llama3_inv_freq(values, factor, low, high, s.original)
+    return RopeSpec("llama3", s.theta, s.dim, _floats(values))
+
+
+_SPECS = {
+    "default": _default,
+    "linear": _linear,
+    "dynamic": _dynamic,
+    "yarn": _yarn,
+    "longrope": _longrope,
+    "llama3": _llama3,
+}
 
 
 def _parameters(reader: ConfigReader) -> tuple[str, Mapping[str, Any]]:
@@ -85,38 +286,16 @@ def _parameters(reader: ConfigReader) -> tuple[str, Mapping[str, Any]]:
     return where, params
 
 
-def _kind(params: Mapping[str, Any], where: str, reader: ConfigReader) -> str:
+def _kind(params: Mapping[str, Any], where: str, reader: ConfigReader, rules: RopeRules) -> str:
     key = "rope_type" if params.get("rope_type") is not None else "type"
     kind = params.get(key)
     if kind is None:
         kind = "default"
-    if not isinstance(kind, str) or kind not in KINDS:
+    if isinstance(kind, str):
+        kind = (rules.aliases or {}).get(kind, kind)
+    if not isinstance(kind, str) or kind not in rules.kinds:
         raise UnsupportedError(
             f"{reader.where}: config key '{where}.{key}' = {kind!r} changes the computation and is "
-            f"not supported; supported: {', '.join(KINDS)}"
+            f"not supported; supported: {', '.join(rules.kinds)}"
         )
     return kind
-
-
-def default_inv_freq(theta: float, dim: int) -> F32:
-    """theta^(-2i/dim) with the f32 roundings of the reference implementation.
-
-    The power is taken in f64 and rounded once: numpy's f32 power differs between machines, and a
-    build must not.
-    """
-    exponents = np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim)
-    powers = np.asarray([math.pow(theta, float(e)) for e in exponents], np.float32)
-    inverse: F32 = (np.float32(1.0) / powers).astype(np.float32)
-    return inverse
-
-
-def llama3_inv_freq(inv_freq: F32, factor: float, low: float, high: float, original: int) -> F32:
-    """Llama 3.1: long wavelengths are divided by `factor`, short ones kept, those between
-    interpolated. All steps in f32, like the reference implementation."""
-    wavelength = np.float32(2 * math.pi) / inv_freq
-    scaled = np.where(wavelength > original / low, inv_freq / np.float32(factor), inv_freq)
-    smooth = (np.float32(original) / wavelength - np.float32(low)) / np.float32(high - low)
-    smoothed = (np.float32(1) - smooth) * scaled / np.float32(factor) + smooth * scaled
-    medium = ~(wavelength < original / high) & ~(wavelength > original / low)
-    result: F32 = np.where(medium, smoothed, scaled).astype(np.float32)
-    return result

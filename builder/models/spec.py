@@ -10,7 +10,11 @@ class RopeSpec:
     """Rotary embedding with its frequencies worked out.
 
     `inv_freq` holds exact f32 values, one per rotated pair; cos and sin are multiplied by
-    `attention_factor`.
+    `attention_factor`. The first `rotary_dim` elements of a head are rotated.
+
+    Kinds whose frequencies depend on the sequence length hold those of sequences of up to
+    `trained_length` tokens, and what `fix_length` needs for longer ones. `context_limit` is the
+    longest sequence that may be asked for (0: the model's `max_position_embeddings`).
     """
 
     kind: str
@@ -18,6 +22,10 @@ class RopeSpec:
     rotary_dim: int
     inv_freq: tuple[float, ...]
     attention_factor: float = 1.0
+    factor: float = 1.0
+    trained_length: int = 0
+    long_inv_freq: tuple[float, ...] = ()
+    context_limit: int = 0
 
 
 @dataclass(frozen=True)

@@ -149,16 +149,12 @@ def test_harmless_keys_pass(changes: dict[str, Any]) -> None:
         ({"final_logit_softcapping": 30.0}, ["'final_logit_softcapping'", "supported: null"]),
         ({"hidden_act": "gelu"}, ["'hidden_act' = 'gelu'", "supported: silu, swish"]),
         (
-            {"rope_scaling": {"rope_type": "yarn", "factor": 4.0}},
-            ["'rope_scaling.rope_type' = 'yarn'", "supported: default, llama3"],
+            {"rope_scaling": {"rope_type": "axial", "factor": 4.0}},
+            ["'rope_scaling.rope_type' = 'axial'", "supported: default, linear, dynamic, yarn"],
         ),
         (
-            {"rope_scaling": {"type": "dynamic", "factor": 4.0}},
-            ["'rope_scaling.type' = 'dynamic'", "supported: default, llama3"],
-        ),
-        (
-            {"rope_parameters": {"rope_type": "longrope"}},
-            ["'rope_parameters.rope_type' = 'longrope'"],
+            {"rope_scaling": {"type": "su", "factor": 4.0}},
+            ["'rope_scaling.type' = 'su'", "longrope, llama3"],
         ),
         (
             {"rope_parameters": {"rope_type": "default", "mrope_section": [1, 2]}},

@@ -36,7 +36,8 @@ _DTYPES: dict[str, Any] = {
 @dataclass(frozen=True)
 class TinyConfig:
     """Shape of a tiny model. `spelling` is the major version of transformers whose config.json
-    keys are written."""
+    keys are written. `rope` is a kind of RoPE with its own keys (without theta), `extra` holds more
+    keys of config.json."""
 
     seed: int = 0
     architecture: str = "LlamaForCausalLM"
@@ -51,6 +52,8 @@ class TinyConfig:
     attention_bias: bool = False
     mlp_bias: bool = False
     llama3_rope: bool = False
+    rope: dict[str, Any] | None = None
+    extra: dict[str, Any] | None = None
     rope_theta: float = 10000.0
     window: int | None = None
     max_window_layers: int = 1
@@ -98,17 +101,20 @@ def config_json(tiny: TinyConfig) -> dict[str, Any]:
         config["use_sliding_window"] = tiny.window is not None
         config["sliding_window"] = tiny.window
         config["max_window_layers"] = tiny.max_window_layers
+    kind = LLAMA3_ROPE if tiny.llama3_rope else tiny.rope
     if tiny.spelling == 4:
         config["torch_dtype"] = tiny.dtype
         config["rope_theta"] = tiny.rope_theta
-        config["rope_scaling"] = LLAMA3_ROPE if tiny.llama3_rope else None
+        config["rope_scaling"] = kind
         config["transformers_version"] = "4.57.1"
     else:
-        rope = LLAMA3_ROPE if tiny.llama3_rope else {"rope_type": "default"}
         config["dtype"] = tiny.dtype
-        config["rope_parameters"] = {**rope, "rope_theta": tiny.rope_theta}
+        config["rope_parameters"] = {
+            **(kind or {"rope_type": "default"}),
+            "rope_theta": tiny.rope_theta,
+        }
         config["transformers_version"] = "5.2.0"
-    return config
+    return {**config, **(tiny.extra or {})}
 
 
 def make_tensors(tiny: TinyConfig) -> dict[str, NDArray[Any]]:

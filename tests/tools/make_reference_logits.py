@@ -23,6 +23,8 @@ sys.path.insert(0, str(TESTS / "python"))
 
 from tiny_models import TinyConfig, make_checkpoint, random_config  # noqa: E402
 
+from slipstream.builder.models import RopeSpec  # noqa: E402
+
 REFERENCE = TESTS / "data" / "reference_logits.json"
 SEEDS = (0, 4, 9, 14, 20, 22)
 LENGTH = 40
@@ -36,8 +38,25 @@ def tokens_of(tiny: TinyConfig, length: int = LENGTH) -> list[int]:
     return ids
 
 
-def reference_logits(tiny: TinyConfig, tokens: list[int]) -> NDArray[Any]:
-    """[len(tokens), vocabulary] f32 from transformers' eager attention."""
+def force_rope(model: Any, rope: RopeSpec) -> None:
+    """Gives a model of transformers fixed RoPE frequencies instead of those that follow the length
+    of the sequence. Its own attention factor must be ours already."""
+    import torch
+
+    rotary = model.model.rotary_emb
+    assert abs(float(rotary.attention_scaling) - rope.attention_factor) < 1e-6
+    values = torch.tensor(rope.inv_freq, dtype=torch.float32)
+    rotary.inv_freq = values
+    rotary.original_inv_freq = values.clone()
+    rotary.long_inv_freq = values.clone()
+    rotary.rope_type = "default"  # Keeps `dynamic_rope_update` from computing them again.
+
+
+def reference_logits(
+    tiny: TinyConfig, tokens: list[int], rope: RopeSpec | None = None
+) -> NDArray[Any]:
+    """[len(tokens), vocabulary] f32 from transformers' eager attention, with the frequencies of
+    `rope` where given."""
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -46,6 +65,8 @@ def reference_logits(tiny: TinyConfig, tokens: list[int]) -> NDArray[Any]:
         model = AutoModelForCausalLM.from_pretrained(
             path, dtype=torch.float32, attn_implementation="eager"
         )
+        if rope is not None:
+            force_rope(model, rope)
         with torch.no_grad():
             logits: NDArray[Any] = model(torch.tensor([tokens])).logits[0].numpy()
     return logits
