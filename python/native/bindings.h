@@ -52,6 +52,7 @@ struct SameProcessDelete {
 
 void BindErrors(py::module_& m);
 void BindText(py::module_& m);
+void BindChat(py::module_& m);
 void BindEngine(py::module_& m);
 void BindRequest(py::module_& m);
 void BindExecutor(py::module_& m);

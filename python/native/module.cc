@@ -8,6 +8,7 @@ PYBIND11_MODULE(_native, m) {
   m.attr("__version__") = SLIPSTREAM_VERSION;
   BindErrors(m);
   BindText(m);
+  BindChat(m);
   BindEngine(m);
   BindRequest(m);
   BindExecutor(m);
