@@ -9,14 +9,15 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from slipstream.builder import strict_json
 from slipstream.builder.engine.reader import EngineReader
-from slipstream.errors import SlipstreamError
+from slipstream.errors import CorruptFileError, SlipstreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0, or 2 when the file or the arguments are wrong."""
     try:
-        args = _parser().parse_args(argv)
+        args = make_parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed its message.
         return int(end.code or 0)
     try:
@@ -30,7 +31,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slipstream inspect", description="Check an engine file and print what it holds."
     )
@@ -56,7 +57,7 @@ def _text(engine: EngineReader, args: argparse.Namespace) -> str:
     if args.config:
         return _json(manifest["model"]["config"])
     if args.plan:
-        return _json(json.loads(engine.section("plan.cpu") or b"null"))
+        return _json(_section(engine, "plan.cpu"))
     if args.tensors:
         return "\n".join(_tensor(tensor) for tensor in manifest["tensors"])
     return "\n".join(_summary(engine, args.verify == "full"))
@@ -155,16 +156,35 @@ def _configuration(config: dict[str, Any]) -> list[str]:
 
 
 def _plan(engine: EngineReader) -> list[str]:
-    data = engine.section("plan.cpu")
-    if not data:
-        return ["  no CPU plan"]
-    plan, graph = json.loads(data), json.loads(engine.section("graph"))
-    ops = Counter(str(step["op"]) for step in plan["steps"])
+    steps, nodes = _list(engine, "plan.cpu", "steps"), _list(engine, "graph", "nodes")
+    ops = Counter(str(step.get("op")) for step in steps)
     names = ", ".join(f"{count} {op}" for op, count in sorted(ops.items()))
     return [
-        f"  {len(graph['nodes'])} operators of the graph became {len(plan['steps'])} steps",
+        f"  {len(nodes)} operators of the graph became {len(steps)} steps",
         f"  {names}",
     ]
+
+
+def _list(engine: EngineReader, section: str, key: str) -> list[dict[str, Any]]:
+    """A list of objects in a section. Its hash is right, but who wrote it need not be."""
+    value = _section(engine, section)
+    items = value.get(key) if isinstance(value, dict) else None
+    if not isinstance(items, list) or not all(isinstance(item, dict) for item in items):
+        raise CorruptFileError(
+            f"{engine.path} was not written by a working builder: the section {section} holds no "
+            f"list of objects '{key}'. Rebuild it."
+        )
+    return items
+
+
+def _section(engine: EngineReader, name: str) -> Any:
+    try:
+        return strict_json.loads(engine.section(name))
+    except strict_json.JsonError as error:
+        raise CorruptFileError(
+            f"{engine.path} was not written by a working builder: the section {name} {error}. "
+            "Rebuild it."
+        ) from error
 
 
 if __name__ == "__main__":

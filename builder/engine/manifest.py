@@ -5,18 +5,17 @@ Unknown keys are left alone (a higher minor version may add some).
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from typing import Any
 
+from slipstream.builder import strict_json
 from slipstream.builder.engine import layout
 from slipstream.errors import CorruptFileError
 
 MAX_DIMENSION = 1 << 30
 MAX_INT = (1 << 63) - 1
 MAX_INT32 = (1 << 31) - 1
-MAX_DEPTH = 64
 _HEX = re.compile(r"[0-9a-f]{32}\Z")
 
 
@@ -39,32 +38,10 @@ def parse_manifest(data: bytes, manifest_offset: int) -> dict[str, Any]:
 
 
 def _load(data: bytes) -> Any:
-    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        out = dict(pairs)
-        if len(out) != len(pairs):
-            raise ValueError("a key appears twice in one object")
-        return out
-
-    def constant(text: str) -> float:
-        raise ValueError(f"{text} is not JSON")
-
-    def number(text: str) -> float:
-        value = float(text)
-        if not math.isfinite(value):
-            raise ValueError(f"the number {text[:40]} is out of range")
-        return value
-
     try:
-        return json.loads(
-            data.decode("utf-8"),
-            object_pairs_hook=unique,
-            parse_constant=constant,
-            parse_float=number,
-        )
-    except RecursionError as error:
-        raise ManifestError("the manifest is nested too deep") from error
-    except ValueError as error:
-        raise ManifestError(f"the manifest is not valid JSON: {error}") from error
+        return strict_json.loads(data)
+    except strict_json.JsonError as error:
+        raise ManifestError(f"the manifest {error}") from error
 
 
 class _Object:

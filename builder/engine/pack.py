@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-BLOCK_ROWS = 16
-UNIT_BYTES = 4
+from slipstream.builder.engine.layout import BLOCK_ROWS, UNIT_BYTES
 
 
 def pack_n16k4(rows: NDArray[Any]) -> NDArray[Any]:

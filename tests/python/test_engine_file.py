@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import xxhash
 from tiny_models import TinyConfig, make_checkpoint
 
 from slipstream.builder import inspect, native
@@ -89,6 +90,48 @@ def test_versions_and_features(tmp_path: Path, engine: bytes) -> None:
             _write(tmp_path, _edit(newer, lambda m: m["required_features"].append("teleport")))
         )
     EngineReader(_write(tmp_path, _edit(engine, lambda m: m.update(novelty=[1]))))
+
+
+def _nested(levels: int) -> Any:
+    value: Any = 0
+    for _ in range(levels):
+        value = [value]
+    return value
+
+
+@pytest.mark.parametrize(
+    ("value", "problem"),
+    [
+        (_nested(63), ""),
+        (_nested(64), "deep"),
+        (_nested(900), "deep"),
+        (10**308, ""),
+        (10**309, "out of range"),
+        (-(10**4000), "out of range"),
+        ("\ud800", "surrogate"),
+    ],
+)
+def test_both_readers_refuse_the_same_json(
+    tmp_path: Path, engine: bytes, value: Any, problem: str
+) -> None:
+    """In a key that no reader knows."""
+    text = _edit(engine, lambda m: m.update(novelty="@"))
+    encoded = json.dumps(value).encode()
+    start, _ = _manifest(text)
+    manifest = text[start:].replace(b'"@"', encoded)
+    head = text[:16] + struct.pack("<QQQ", start + len(manifest), start, len(manifest))
+    data = head + hashlib.sha256(manifest).digest() + text[72:start] + manifest
+    path = _write(tmp_path, data)
+    if not problem:
+        EngineReader(path)
+        if native.available():
+            _load(path)
+        return
+    with pytest.raises(CorruptFileError, match=problem):
+        EngineReader(path)
+    if native.available():
+        with pytest.raises(CorruptFileError):
+            _load(path)
 
 
 def _at(key: str, index: int, **values: Any) -> Callable[[dict[str, Any]], Any]:
@@ -247,3 +290,31 @@ def test_inspect_errors(tmp_path: Path, engine: bytes, capsys: pytest.CaptureFix
     for arguments in ([str(tmp_path / "none")], [str(tmp_path)], [path, "--verify", "x"]):
         assert inspect.main(arguments) == 2
         assert "error" in capsys.readouterr().err
+
+
+def _with_section(data: bytes, name: str, content: bytes) -> bytes:
+    """The file with other bytes in a section, no longer than before, and right hashes."""
+    section = next(s for s in _manifest(data)[1]["sections"] if s["name"] == name)
+    begin, size = section["offset"], section["size"]
+    padded = content.ljust(size)
+    data = data[:begin] + padded + data[begin + size :]
+    digest = xxhash.xxh3_128_hexdigest(padded)
+
+    def edit(manifest: dict[str, Any]) -> None:
+        next(s for s in manifest["sections"] if s["name"] == name)["hash"] = digest
+
+    return _edit(data, edit)
+
+
+@pytest.mark.parametrize("content", [b"null", b"{", b'{"steps": 1}', b'{"nodes": [1]}', b"\xff"])
+@pytest.mark.parametrize("section", ["plan.cpu", "graph"])
+def test_inspect_of_sections_that_no_builder_wrote(
+    tmp_path: Path,
+    engine: bytes,
+    section: str,
+    content: bytes,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = _write(tmp_path, _with_section(engine, section, content))
+    assert inspect.main([str(path)]) == 2
+    assert f"the section {section}" in capsys.readouterr().err

@@ -35,7 +35,7 @@ PARTS: dict[str, set[str]] = {
     "engine": {"quant"},
 }
 # Modules at the top of builder/ that any folder may use.
-LEAVES = {"errors", "native"}
+LEAVES = {"errors", "native", "strict_json"}
 # The bindings that look behind the public headers, for the builder: packing, and verification.
 DOORS = {
     "python/native/pack.cc": ("pack", "core"),
