@@ -12,8 +12,9 @@ from slipstream.builder.targets import registry
 FORMATS = ("f32", "f16", "bf16")
 TARGETS = registry.NAMES
 
-# Upper bounds of the limits: what the file format holds without any sum overflowing.
-MAX_SEQ_LEN = 1 << 24
+# Upper bounds of the limits: what the runtime accepts. Rotary angles are exact up to 2^20 positions
+# (docs/design/numerics.md).
+MAX_SEQ_LEN = 1 << 20
 MAX_BATCH_SIZE = 1 << 16
 MAX_NUM_TOKENS = 1 << 20
 
