@@ -37,9 +37,15 @@ def build_cached(
     if not folder.is_dir():
         raise NotFoundError(f"{folder} is no folder; give the folder of a checkpoint")
     wanted = config or BuildConfig()
-    root = cache_dir() / "engines"
     try:
-        target = root / f"{_key(folder, wanted)}.engine"
+        key = _key(folder, wanted)
+    except OSError as error:
+        raise IoError(
+            f"{error.filename or folder}: {error.strerror}; the checkpoint must be readable"
+        ) from error
+    root = cache_dir() / "engines"
+    target = root / f"{key}.engine"
+    try:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_suffix(".lock")):
             if not _sound(target):

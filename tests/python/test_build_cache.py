@@ -62,6 +62,12 @@ def test_a_hit_needs_no_numpy(checkpoint: Path) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
+def test_an_unreadable_checkpoint_is_not_blamed_on_the_cache(checkpoint: Path) -> None:
+    (checkpoint / "folder.json").mkdir()
+    with pytest.raises(SlipstreamError, match=r"folder\.json.*readable"):
+        build_cached(checkpoint)
+
+
 def test_errors(checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SlipstreamError, match="no folder"):
         build_cached(tmp_path / "none")
