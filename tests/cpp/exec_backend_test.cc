@@ -330,6 +330,25 @@ TEST(CpuBackend, RefusesPlansThatDoNotFit) {
             StatusCode::kIncompatible);
   EXPECT_EQ(code([](J& p, M&) { p["steps"][8]["attrs"]["up_row"] = 80; }),
             StatusCode::kCorruptFile);
+  // A layer with more heads than another one of its cache group, and room for them everywhere.
+  const auto more_heads = [](J& p, M&) {
+    const auto step_of = [&p](const char* op) -> J& {
+      J* last = nullptr;
+      for (J& step : p["steps"]) {
+        if (step["op"] == op) last = &step;
+      }
+      return *last;
+    };
+    for (const char* op : {"rope_kv_write", "attention"}) {
+      J& step = step_of(op);
+      step["attrs"]["heads"] = 8;
+      J& value = p["values"][step["outputs"][0].get<size_t>()];
+      value["cols"] = value["stride"] = 80;
+      value["offset"] = p["arena_bytes"];
+      p["arena_bytes"] = p["arena_bytes"].get<int64_t>() + 64 * 80 * 4;
+    }
+  };
+  EXPECT_EQ(code(more_heads), StatusCode::kCorruptFile);
   EXPECT_EQ(code([](J& p, M&) { p["results"]["logits"] = 0; }), StatusCode::kCorruptFile);
   EXPECT_EQ(code([](J&, M& m) { m.kv_groups[0].kind = "latent"; }), StatusCode::kIncompatible);
   EXPECT_EQ(code([](J&, M& m) { m.kv_groups[0].bytes_per_block += 1; }), StatusCode::kCorruptFile);

@@ -366,6 +366,13 @@ class PlanParser {
       if (!attrs.ok()) return attrs.status();
       if (In(step, 0).cols != q_cols)
         return Corrupt(where_ + " has an input that is not heads * head_dim wide");
+      // PreparedStep splits the work of a group once for all its layers.
+      for (const PlanStep& other : plan_.steps) {
+        if (other.op == OpKind::kAttention && other.group == step.group &&
+            other.heads != step.heads) {
+          return Corrupt(where_ + " has another number of heads than the layers before it");
+        }
+      }
       return Status::Ok();
     }
     step.rotary_dim = static_cast<int32_t>(attrs.Int("rotary_dim", 0, head_dim));
