@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <new>
 #include <numeric>
 #include <string>
 
@@ -9,7 +10,17 @@
 
 namespace slipstream::executor {
 
-Result<TeacherForcing> TeacherForcing::Create(const Model& model) {
+namespace {
+
+Status OutOfMemory() {
+  return Status(
+      StatusCode::kResourceExhausted,
+      "No memory is left for the logits of a sequence. Give fewer tokens or free memory.");
+}
+
+}  // namespace
+
+Result<TeacherForcing> TeacherForcing::Create(const Model& model) try {
   Result<std::unique_ptr<exec::Backend>> backend = model.impl()->MakeBackend();
   if (!backend.ok()) return backend.status();
   TeacherForcing forcing(model, *std::move(backend));
@@ -25,10 +36,12 @@ Result<TeacherForcing> TeacherForcing::Create(const Model& model) {
   Status status = forcing.backend_->AllocateKv(blocks);
   if (!status.ok()) return status;
   return forcing;
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 Result<std::vector<float>> TeacherForcing::Logits(std::span<const TokenId> tokens,
-                                                  int32_t chunk_tokens) {
+                                                  int32_t chunk_tokens) try {
   if (chunk_tokens < 1) {
     return Status(StatusCode::kInvalidArgument,
                   "chunk_tokens is " + std::to_string(chunk_tokens) + "; it must be at least 1.");
@@ -73,6 +86,8 @@ Result<std::vector<float>> TeacherForcing::Logits(std::span<const TokenId> token
     if (!view.ok()) return view.status();
   }
   return logits;
+} catch (const std::bad_alloc&) {
+  return OutOfMemory();
 }
 
 }  // namespace slipstream::executor
