@@ -238,6 +238,11 @@ class LLM:
             return [self.default_sampling_params()] * count
         if isinstance(sampling_params, SamplingParams):
             return [sampling_params] * count
+        if not isinstance(sampling_params, Sequence):
+            raise InvalidArgumentError(
+                f"sampling_params is a {type(sampling_params).__name__}; give a SamplingParams, or "
+                "a list with one for each prompt."
+            )
         params = list(sampling_params)
         if len(params) != count:
             raise InvalidArgumentError(

@@ -77,6 +77,7 @@ class SamplingParams:
             raise InvalidArgumentError(f"min_p is {self.min_p}; it must be in [0, 1].")
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**64 - 1)
+        _check_list("stop", self.stop, "a str or a list of str")
         for text in self.stop_strings():
             if not isinstance(text, str):
                 raise InvalidArgumentError(
@@ -86,6 +87,7 @@ class SamplingParams:
             if not text:
                 raise InvalidArgumentError("stop holds an empty string; remove it.")
             check_text("stop", text)
+        _check_list("stop_token_ids", self.stop_token_ids, "a list of int")
         for token in self.stop_token_ids or ():
             _check_int("stop_token_ids", token, 0, _INT32_MAX)
         for name in ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"):
@@ -169,8 +171,20 @@ def _check_int(name: str, value: object, low: int, high: int) -> None:
     raise InvalidArgumentError(f"{name} is {value!r}; it must be an integer.")
 
 
+def _check_list(name: str, value: object, form: str) -> None:
+    # A Sequence, not an iterator: the fields are read more than once.
+    if value is not None and not (hasattr(value, "__len__") and hasattr(value, "__getitem__")):
+        raise InvalidArgumentError(f"{name} is {value!r}; it must be {form}, or None.")
+
+
 def _check_float(name: str, value: object) -> None:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise InvalidArgumentError(f"{name} is {value!r}; it must be a number.")
-    if not math.isfinite(float(value)):
-        raise InvalidArgumentError(f"{name} is {float(value)}; it must be a finite number.")
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidArgumentError(
+            f"{name} is {value!r:.40}; it must be a finite number."
+        ) from None
+    if not math.isfinite(number):
+        raise InvalidArgumentError(f"{name} is {number}; it must be a finite number.")

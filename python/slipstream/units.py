@@ -6,7 +6,7 @@ import re
 
 from slipstream.errors import InvalidArgumentError
 
-_FACTORS = {"": 1, "k": 10, "m": 20, "g": 30, "t": 40}
+_FACTORS = {"": 0, "k": 10, "m": 20, "g": 30, "t": 40}
 _PATTERN = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)(i?b)?\s*", re.IGNORECASE)
 
 
@@ -20,8 +20,8 @@ def parse_bytes(value: int | str, name: str) -> int:
             raise InvalidArgumentError(
                 f"{name} is {value!r}; give bytes, or a number with K, M, G or T, such as 512M."
             )
-        unit = match[2].lower()
-        size = int(float(match[1]) * (1 << _FACTORS[unit])) if unit else int(float(match[1]))
+        exact = float(match[1]) * (1 << _FACTORS[match[2].lower()])
+        size = int(exact) if exact < 2**63 else 2**63
     if not 0 < size < 2**63:
         raise InvalidArgumentError(f"{name} is {value!r}; it must be between 1 byte and 8 EiB.")
     return size

@@ -27,6 +27,7 @@ from slipstream.units import parse_bytes
         ("temperature", math.inf, "temperature is inf"),
         ("temperature", -0.1, "must be 0 (greedy) or more"),
         ("temperature", "hot", "temperature is 'hot'; it must be a number"),
+        ("temperature", 10**400, "it must be a finite number"),
         ("top_k", -2, "top_k is -2"),
         ("top_p", 0.0, "top_p is 0.0; it must be in (0, 1]"),
         ("top_p", 1.01, "top_p is 1.01"),
@@ -38,6 +39,8 @@ from slipstream.units import parse_bytes
         ("stop", "", "empty string"),
         ("stop", ["a", 7], "stop holds 7"),
         ("stop", "a\ud800", "lone surrogate U+D800"),
+        ("stop", 7, "stop is 7; it must be a str or a list of str"),
+        ("stop_token_ids", 7, "stop_token_ids is 7; it must be a list of int"),
         ("stop_token_ids", [-1], "stop_token_ids is -1"),
         ("stop_token_ids", ["x"], "must be an integer"),
         ("ignore_eos", 1, "must be True or False"),
@@ -167,7 +170,9 @@ def test_sizes(text: int | str, size: int) -> None:
     assert parse_bytes(text, "kv_memory") == size
 
 
-@pytest.mark.parametrize("text", [0, -1, "", "0", "x", "1Q", "-2M", "1 000", True, 1.5, 2**63])
+@pytest.mark.parametrize(
+    "text", [0, -1, "", "0", "x", "1Q", "-2M", "1 000", "9" * 400, True, 1.5, 2**63]
+)
 def test_bad_sizes(text: int | str) -> None:
     with pytest.raises(InvalidArgumentError, match="kv_memory is"):
         parse_bytes(text, "kv_memory")
