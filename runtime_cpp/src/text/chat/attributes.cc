@@ -187,7 +187,8 @@ Value Slice(const Value& object, const Value& start, const Value& stop, const Va
   RequireDefined(object);
   if (object.Is(Kind::kMarkup)) FailUnsupported("A slice of escaped text");
   if (!object.string() && !object.indexable()) {
-    Fail(std::string("'") + TypeName(object) + "' object is not subscriptable by a slice");
+    // jinja2 fails, or folds a constant to an undefined value.
+    FailUnsupported(std::string("A slice of a ") + TypeName(object));
   }
   const std::vector<Value> items = Iterate(object, &runtime->budget);
   const int64_t size = static_cast<int64_t>(items.size());

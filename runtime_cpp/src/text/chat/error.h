@@ -42,7 +42,7 @@ class ChatError : public std::exception {
 
 constexpr uint64_t kMaxStringBytes = uint64_t{64} << 20;
 constexpr uint64_t kMaxAllocatedBytes = uint64_t{1} << 30;
-constexpr uint64_t kMaxSteps = 20'000'000;
+constexpr uint64_t kMaxSteps = 5'000'000;
 
 /// What one rendering may still spend. Every operation charges before it works.
 class Budget {

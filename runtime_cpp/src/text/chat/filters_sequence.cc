@@ -208,40 +208,55 @@ Value Items(const Value& value, Runtime* runtime) {
   return Value::Of(Kind::kIterator, std::move(items));
 }
 
+/// These make generators in jinja2, which fail when somebody walks them, if ever.
+bool Lazy(const std::string& name) {
+  static constexpr std::string_view kNames[] = {"map",        "select", "reject", "selectattr",
+                                                "rejectattr", "unique", "items"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+Value ApplyLazy(const std::string& name, const Value& value, const Arguments& arguments,
+                Runtime* runtime) {
+  try {
+    if (name == "items") return Items(value, runtime);
+    if (name == "unique") return Unique(Iterate(value, &runtime->budget), arguments, runtime);
+    // These take anything false, also none, for an empty sequence.
+    const std::vector<Value> items =
+        Truthy(value) ? Iterate(value, &runtime->budget) : std::vector<Value>();
+    return name == "map" ? Map(items, arguments, runtime) : Select(name, items, arguments, runtime);
+  } catch (const ChatError& error) {
+    if (error.code() != StatusCode::kInvalidArgument) throw;
+    // jinja2 may never come to this item.
+    throw ChatError(StatusCode::kIncompatible, "In the filter '" + name + "': " + error.message());
+  }
+}
+
 }  // namespace
 
 bool ApplySequenceFilter(const std::string& name, const Value& value, const Arguments& arguments,
                          Runtime* runtime, Value* result) {
   const auto items = [&] { return Iterate(value, &runtime->budget); };
-  // These take anything false, also none, for an empty sequence.
-  const auto lenient = [&] { return Truthy(value) ? items() : std::vector<Value>(); };
   if (name == "join") {
     *result = Join(items(), arguments, runtime);
-  } else if (name == "map") {
-    *result = Map(lenient(), arguments, runtime);
-  } else if (name == "select" || name == "reject" || name == "selectattr" || name == "rejectattr") {
-    *result = Select(name, lenient(), arguments, runtime);
+  } else if (Lazy(name)) {
+    *result = ApplyLazy(name, value, arguments, runtime);
   } else if (name == "sort") {
     *result = Sort(items(), arguments, runtime);
   } else if (name == "dictsort") {
     *result = DictSort(value, arguments, runtime);
-  } else if (name == "unique") {
-    *result = Unique(items(), arguments, runtime);
   } else if (name == "min" || name == "max") {
     *result = Extreme(name, items(), arguments, runtime);
   } else if (name == "sum") {
     *result = Sum(items(), arguments, runtime);
   } else {
-    static constexpr std::string_view kPlain[] = {"length", "count", "list",   "first",
-                                                  "last",   "items", "reverse"};
+    static constexpr std::string_view kPlain[] = {"length", "count", "list",
+                                                  "first",  "last",  "reverse"};
     if (std::find(std::begin(kPlain), std::end(kPlain), name) == std::end(kPlain)) return false;
     Bound(name, arguments, {});
     if (name == "length" || name == "count") {
       *result = Value::Int(Length(value));
     } else if (name == "list") {
       *result = Value::List(items());
-    } else if (name == "items") {
-      *result = Items(value, runtime);
     } else if (name == "reverse") {
       *result = Reverse(value, runtime);
     } else {

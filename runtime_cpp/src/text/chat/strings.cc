@@ -148,6 +148,7 @@ std::string Replace(std::string_view text, std::string_view from, std::string_vi
       const uint32_t size = DecodeUtf8(text, at).size;
       out.append(text.substr(at, size));
       at += size;
+      if (out.size() > kMaxStringBytes) budget->ChargeBytes(out.size());
       continue;
     }
     budget->ChargeBytes(found - at + to.size());
