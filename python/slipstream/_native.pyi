@@ -7,6 +7,8 @@ from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
 
 __version__: str
+COMPILER: str
+CPU_PATHS: tuple[str, ...]
 
 # numpy says that its arrays are buffers only from Python 3.12 on.
 _Buffer: TypeAlias = ReadableBuffer | NDArray[Any]
@@ -29,6 +31,22 @@ class Tokenizer:
     def id_to_token(self, id: int) -> str | None: ...
     def token_to_id(self, token: str) -> int | None: ...
     def is_special(self, id: int) -> bool: ...
+
+class ChatTemplate:
+    """The Jinja subset of chat templates. Immutable and thread-safe."""
+
+    @staticmethod
+    def parse(source: str) -> ChatTemplate: ...
+    def render(
+        self,
+        messages_json: str,
+        *,
+        add_generation_prompt: bool = True,
+        tools_json: str = "",
+        documents_json: str = "",
+        variables_json: str = "",
+        now: Sequence[int] | None = None,
+    ) -> str: ...
 
 class StreamDecoder:
     """Turns a growing list of ids into pieces of valid text. Not thread-safe."""

@@ -7,3 +7,4 @@ slipstream_test(text_errors_test text_errors_test.cc ROOMS text)
 # These two change tokenizer files before they load them.
 target_link_libraries(text_tokenizer_test PRIVATE nlohmann_json::nlohmann_json)
 target_link_libraries(text_errors_test PRIVATE nlohmann_json::nlohmann_json)
+slipstream_test(text_chat_template_test text_chat_template_test.cc ROOMS text core)
