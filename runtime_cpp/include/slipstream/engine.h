@@ -38,11 +38,12 @@ enum class Verify : uint8_t {
   kFull = 1,     ///< Also every 1 MiB chunk of the weights.
 };
 
+/// What an engine was built for.
 struct EngineLimits {
-  int32_t max_seq_len = 0;
-  int32_t max_batch_size = 0;
-  int32_t max_num_tokens = 0;
-  int32_t vocab_size = 0;
+  int32_t max_seq_len = 0;     ///< Tokens of one sequence, prompt and answer together.
+  int32_t max_batch_size = 0;  ///< Sequences of one step.
+  int32_t max_num_tokens = 0;  ///< Tokens of one step, over all sequences.
+  int32_t vocab_size = 0;      ///< Logits of a row; ids are below it.
 };
 
 /// One mapped and checked .engine file. Immutable, thread-safe, cheap to copy.
@@ -53,7 +54,7 @@ class SLIPSTREAM_API Engine {
  public:
   /// Maps and checks the file; reads no weight byte unless `verify` is kFull.
   /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its
-  /// fix).
+  /// fix), kResourceExhausted.
   static Result<Engine> Load(const std::string& path, Verify verify = Verify::kDefault);
 
   const std::string& path() const;
@@ -85,7 +86,8 @@ class SLIPSTREAM_API Engine {
 /// Several executors may share a Model; their steps then take turns. Thread-safe, cheap to copy.
 class SLIPSTREAM_API Model {
  public:
-  /// Errors: kIncompatible (no plan of the file fits this machine), kResourceExhausted (arena).
+  /// Errors: kCorruptFile and kNotFound (the plan does not agree with the file), kIncompatible (no
+  /// plan of the file fits this machine), kResourceExhausted (arena).
   static Result<Model> Create(const Runtime& runtime, const Engine& engine);
   const Engine& engine() const;
 

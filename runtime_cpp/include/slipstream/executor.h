@@ -36,8 +36,9 @@ using ResponseCallback = std::function<void(const Response&)>;
 ///     }
 class SLIPSTREAM_API Executor {
  public:
-  /// Errors: kLimitExceeded (a config value above the engine's limit), kResourceExhausted (the KV
-  /// pool cannot hold one sequence of one block, or cannot be allocated).
+  /// Errors: kInvalidArgument (a config value out of range), kLimitExceeded (one above the engine's
+  /// limit), kResourceExhausted (the KV pool cannot hold one sequence of one block, or cannot be
+  /// allocated; no thread can start).
   static Result<std::unique_ptr<Executor>> Create(const Model& model,
                                                   const ExecutorConfig& config = {});
   virtual ~Executor() = default;

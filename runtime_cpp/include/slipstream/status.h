@@ -45,7 +45,8 @@ class [[nodiscard]] Status {
   std::string message_;
 };
 
-/// A value or the Status that explains its absence.
+/// A value or the Status that explains its absence. Check ok() first: `*` and `->` without a value
+/// are a defect of the caller.
 ///
 ///     Result<Engine> engine = Engine::Load("model.engine");
 ///     if (!engine.ok()) return Fail(engine.status().message());
