@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "slipstream/chat.h"
 #include "slipstream/config.h"
 #include "slipstream/export.h"
 #include "slipstream/status.h"
@@ -66,6 +68,11 @@ class SLIPSTREAM_API Engine {
   const Tokenizer& tokenizer() const;
   /// The Jinja chat template, or empty.
   const std::string& chat_template() const;
+  /// The prompt of a conversation through chat_template(), with the model's special tokens as
+  /// variables beside those of `options`. Parses the template each time: for many conversations
+  /// keep a ChatTemplate. Errors: kNotFound (the model has no template), those of ChatTemplate.
+  Result<std::string> ApplyChatTemplate(std::string_view messages_json,
+                                        const ChatOptions& options = {}) const;
   /// tokenizer_config.json of the checkpoint (spellings of the special tokens), or "{}".
   const std::string& tokenizer_config_json() const;
   /// generation_config.json of the checkpoint (the model's own sampling defaults), or "{}".

@@ -2,8 +2,10 @@
 #include "slipstream/engine.h"
 
 #include <new>
+#include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/json_util.h"
 #include "executor/engine_impl.h"
 
 namespace slipstream {
@@ -44,6 +46,53 @@ const EngineLimits& Engine::limits() const { return impl_->file->manifest().limi
 const Tokenizer& Engine::tokenizer() const { return impl_->tokenizer; }
 
 const std::string& Engine::chat_template() const { return impl_->chat_template; }
+
+Result<std::string> Engine::ApplyChatTemplate(std::string_view messages_json,
+                                              const ChatOptions& options) const {
+  try {
+    if (chat_template().empty()) {
+      return Status(StatusCode::kNotFound,
+                    "The model " + model_name() + " has no chat template; give it a plain prompt.");
+    }
+    auto chat = ChatTemplate::Parse(chat_template());
+    if (!chat.ok()) return chat.status();
+    nlohmann::json variables = nlohmann::json::object();
+    if (bos_token_id() >= 0) variables["bos_token"] = tokenizer().IdToToken(bos_token_id());
+    if (!eos_token_ids().empty()) {
+      variables["eos_token"] = tokenizer().IdToToken(eos_token_ids().front());
+    }
+    auto config = core::ParseJson(tokenizer_config_json(), "tokenizer_config.json");
+    if (config.ok() && config->is_object()) {
+      for (const auto& [name, value] : config->items()) {
+        if (!name.ends_with("_token")) continue;
+        const bool object = value.is_object() && value.contains("content");
+        const nlohmann::json& token = object ? value["content"] : value;
+        if (token.is_string()) variables[name] = token;
+      }
+    }
+    bool own_variables = false;
+    if (!options.variables_json.empty()) {
+      auto own = core::ParseJson(options.variables_json, "variables_json");
+      if (!own.ok()) return own.status();
+      if (!own->is_object()) {
+        return Status(StatusCode::kInvalidArgument, "variables_json must hold a JSON object.");
+      }
+      for (const auto& item : own->items()) variables.erase(item.key());
+      own_variables = !own->empty();
+    }
+    ChatOptions all = options;
+    all.variables_json = variables.dump();
+    if (own_variables) {
+      // Joined as text, which keeps the order of the caller's keys.
+      const std::string& own = options.variables_json;
+      all.variables_json.back() = variables.empty() ? ' ' : ',';
+      all.variables_json += own.substr(own.find('{') + 1);
+    }
+    return chat->Render(messages_json, all);
+  } catch (const std::bad_alloc&) {
+    return Status(StatusCode::kResourceExhausted, "Out of memory while rendering a conversation.");
+  }
+}
 
 const std::string& Engine::tokenizer_config_json() const { return impl_->tokenizer_config; }
 
