@@ -22,24 +22,25 @@ struct Case {
 
 const std::vector<Case>& Cases() {
   static const auto* const kCases = new std::vector<Case>{
-      {"unigram",
+      {"model kind", [](Json& j) { j["model"]["type"] = "Odd"; }, {"model.type", "Odd", "BPE"}},
+      {"unigram with an object",
        [](Json& j) { j["model"]["type"] = "Unigram"; },
-       {"model.type", "Unigram", "BPE"}},
+       {"model.vocab must be an array"}},
       {"no model", [](Json& j) { j.erase("model"); }, {"model"}},
       {"model is a list", [](Json& j) { j["model"] = Json::array(); }, {"model"}},
       {"no vocab", [](Json& j) { j["model"].erase("vocab"); }, {"model.vocab"}},
       {"vocab is a list", [](Json& j) { j["model"]["vocab"] = Json::array(); }, {"model.vocab"}},
       {"no merges", [](Json& j) { j["model"].erase("merges"); }, {"model.merges"}},
       {"dropout", [](Json& j) { j["model"]["dropout"] = 0.5; }, {"model.dropout", "0.5"}},
-      {"prefix",
-       [](Json& j) { j["model"]["continuing_subword_prefix"] = "##"; },
-       {"continuing_subword_prefix", "##"}},
-      {"suffix",
-       [](Json& j) { j["model"]["end_of_word_suffix"] = "</w>"; },
-       {"end_of_word_suffix", "</w>"}},
-      {"byte fallback",
-       [](Json& j) { j["model"]["byte_fallback"] = true; },
-       {"model.byte_fallback"}},
+      {"prefix of a wrong type",
+       [](Json& j) { j["model"]["continuing_subword_prefix"] = 5; },
+       {"continuing_subword_prefix", "5"}},
+      {"suffix of a wrong type",
+       [](Json& j) { j["model"]["end_of_word_suffix"] = Json::array(); },
+       {"end_of_word_suffix"}},
+      {"byte fallback of a wrong type",
+       [](Json& j) { j["model"]["byte_fallback"] = "yes"; },
+       {"model.byte_fallback", "yes"}},
       {"flag of a wrong type",
        [](Json& j) { j["model"]["ignore_merges"] = 1; },
        {"model.ignore_merges", "1"}},
@@ -82,43 +83,45 @@ const std::vector<Case>& Cases() {
       {"version", [](Json& j) { j["version"] = "2.0"; }, {"version", "2.0"}},
       {"truncation",
        [](Json& j) {
-         j["truncation"] = {{"max_length", 8}};
+         j["truncation"] = {{"max_length", -8}};
        },
-       {"truncation", "max_length"}},
+       {"truncation.max_length", "-8"}},
       {"padding",
        [](Json& j) {
          j["padding"] = {{"pad_id", 0}};
        },
        {"padding", "pad_id"}},
-      {"NFC",
+      {"normalizer",
        [](Json& j) {
-         j["normalizer"] = {{"type", "NFC"}};
+         j["normalizer"] = {{"type", "Odd"}};
        },
-       {"normalizer", "NFC"}},
+       {"normalizer", "Odd", "NFC"}},
+      {"charsmap",
+       [](Json& j) {
+         j["normalizer"] = {{"type", "Precompiled"}, {"precompiled_charsmap", "AAAA"}};
+       },
+       {"normalizer.precompiled_charsmap", "too short"}},
       {"normalizers",
        [](Json& j) {
          j["normalizer"] = {{"type", "Sequence"}, {"normalizers", {{{"type", "Prepend"}}}}};
        },
-       {"normalizer", "Prepend"}},
-      {"no pre-tokenizer",
-       [](Json& j) { j["pre_tokenizer"] = nullptr; },
-       {"pre_tokenizer", "null", "ByteLevel"}},
+       {"normalizer.normalizers[0].prepend", "null"}},
+      {"pre-tokenizer",
+       [](Json& j) {
+         j["pre_tokenizer"] = {{"type", "Odd"}};
+       },
+       {"pre_tokenizer", "Odd", "ByteLevel"}},
       {"Metaspace",
        [](Json& j) {
-         j["pre_tokenizer"] = {{"type", "Metaspace"}};
+         j["pre_tokenizer"] = {{"type", "Metaspace"}, {"replacement", "ab"}};
        },
-       {"pre_tokenizer", "Metaspace"}},
-      {"behind ByteLevel",
+       {"pre_tokenizer.replacement", "ab", "one character"}},
+      {"ByteLevel twice",
        [](Json& j) {
          const Json byte_level = j["pre_tokenizer"];
          j["pre_tokenizer"] = {{"type", "Sequence"}, {"pretokenizers", {byte_level, byte_level}}};
        },
-       {"pre_tokenizer.pretokenizers[1]", "nothing may follow"}},
-      {"only Digits",
-       [](Json& j) {
-         j["pre_tokenizer"] = {{"type", "Digits"}, {"individual_digits", true}};
-       },
-       {"pre_tokenizer", "no ByteLevel"}},
+       {"pre_tokenizer.pretokenizers[1]", "may occur once"}},
       {"Digits without its flag",
        [](Json& j) {
          j["pre_tokenizer"] = {{"type", "Digits"}};
@@ -150,9 +153,9 @@ const std::vector<Case>& Cases() {
        {"pre_tokenizer.pattern"}},
       {"BERT",
        [](Json& j) {
-         j["post_processor"] = {{"type", "BertProcessing"}};
+         j["post_processor"] = {{"type", "BertProcessing"}, {"sep", {"[SEP]", 1}}};
        },
-       {"post_processor", "BertProcessing"}},
+       {"post_processor.cls", "null"}},
       {"template without ids",
        [](Json& j) {
          j["post_processor"] = {{"type", "TemplateProcessing"},
@@ -167,12 +170,16 @@ const std::vector<Case>& Cases() {
                                 {"special_tokens", {{"<s>", {{"ids", {70000}}}}}}};
        },
        {"post_processor", "70000"}},
-      {"no decoder", [](Json& j) { j["decoder"] = nullptr; }, {"decoder", "null", "ByteLevel"}},
+      {"decoder",
+       [](Json& j) {
+         j["decoder"] = {{"type", "CTC"}};
+       },
+       {"decoder", "CTC", "ByteLevel"}},
       {"Metaspace decoder",
        [](Json& j) {
          j["decoder"] = {{"type", "Metaspace"}};
        },
-       {"decoder", "Metaspace"}},
+       {"decoder.replacement", "null"}},
       {"added id",
        [](Json& j) { j["added_tokens"] = {Added(300, "<s>")}; },
        {"added_tokens", "'<s>'", "300", "257"}},

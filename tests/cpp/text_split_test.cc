@@ -129,9 +129,17 @@ TEST(GeneralMatcher, BoundsWorkAndMemory) {
 
 Strings Pieces(SplitBehavior behavior, bool invert, std::string_view text) {
   PreTokenizer pre_tokenizer;
-  pre_tokenizer.stages.push_back({MakeLiteralPattern("-"), behavior, invert});
+  PreTokenizerStage stage;
+  stage.pattern = MakeLiteralPattern("-");
+  stage.behavior = behavior;
+  stage.invert = invert;
+  pre_tokenizer.stages.push_back(std::move(stage));
   Strings words;
-  EXPECT_EQ(pre_tokenizer.Run(text, [&](std::string_view word) { words.emplace_back(word); }),
+  EXPECT_EQ(pre_tokenizer.Run({text, true},
+                              [&](std::string_view word) {
+                                words.emplace_back(word);
+                                return FindResult::kFound;
+                              }),
             FindResult::kFound);
   return words;
 }

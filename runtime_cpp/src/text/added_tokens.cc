@@ -39,53 +39,20 @@ size_t SpaceEndAfter(std::string_view text, size_t position) {
 }  // namespace
 
 AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::sort(tokens_.begin(), tokens_.end(),
-            [](const AddedToken& a, const AddedToken& b) { return a.content < b.content; });
-  for (const AddedToken& token : tokens_)
-    first_byte_[static_cast<uint8_t>(token.content[0])] = true;
-  // Level by level over the sorted tokens, so that the edges of a node lie side by side. Not
-  // recursive: a token may be long.
-  struct Pending {
-    size_t begin, end, depth;
-    uint32_t node;
-  };
-  nodes_.emplace_back();
-  std::vector<Pending> queue = {{0, tokens_.size(), 0, 0}};
-  for (size_t next = 0; next < queue.size(); ++next) {
-    auto [begin, end, depth, node] = queue[next];
-    if (begin < end && tokens_[begin].content.size() == depth) {
-      nodes_[node].token = static_cast<int32_t>(begin);
-      ++begin;
-    }
-    nodes_[node].first_edge = static_cast<uint32_t>(edges_.size());
-    while (begin < end) {
-      const char byte = tokens_[begin].content[depth];
-      size_t same = begin;
-      while (same < end && tokens_[same].content[depth] == byte) ++same;
-      const auto child = static_cast<uint32_t>(nodes_.size());
-      nodes_.emplace_back();
-      edges_.push_back({static_cast<uint8_t>(byte), child});
-      ++nodes_[node].edge_count;
-      queue.push_back({begin, same, depth + 1, child});
-      begin = same;
-    }
+  std::erase_if(tokens_, [](const AddedToken& token) { return token.pattern.empty(); });
+  // Of equal patterns, which only a normalizer can make, the first stays.
+  std::stable_sort(tokens_.begin(), tokens_.end(),
+                   [](const AddedToken& a, const AddedToken& b) { return a.pattern < b.pattern; });
+  const auto end =
+      std::unique(tokens_.begin(), tokens_.end(),
+                  [](const AddedToken& a, const AddedToken& b) { return a.pattern == b.pattern; });
+  tokens_.erase(end, tokens_.end());
+  std::vector<std::string_view> patterns;
+  for (const AddedToken& token : tokens_) {
+    patterns.push_back(token.pattern);
+    first_byte_[static_cast<uint8_t>(token.pattern[0])] = true;
   }
-}
-
-int32_t AddedTokenMatcher::LongestAt(std::string_view text, size_t position) const {
-  int32_t longest = -1;
-  uint32_t node = 0;
-  for (size_t i = position;; ++i) {
-    if (nodes_[node].token >= 0) longest = nodes_[node].token;
-    if (i == text.size()) return longest;
-    const auto byte = static_cast<uint8_t>(text[i]);
-    const Edge* begin = edges_.data() + nodes_[node].first_edge;
-    const Edge* end = begin + nodes_[node].edge_count;
-    const Edge* edge =
-        std::lower_bound(begin, end, byte, [](const Edge& e, uint8_t b) { return e.byte < b; });
-    if (edge == end || edge->byte != byte) return longest;
-    node = edge->node;
-  }
+  trie_ = ByteTrie(patterns);
 }
 
 void AddedTokenMatcher::Split(std::string_view text, bool parse_special,
@@ -93,14 +60,14 @@ void AddedTokenMatcher::Split(std::string_view text, bool parse_special,
   size_t plain = 0;  // start of what has not been given out
   for (size_t position = 0; position < text.size();) {
     const int32_t index =
-        first_byte_[static_cast<uint8_t>(text[position])] ? LongestAt(text, position) : -1;
+        first_byte_[static_cast<uint8_t>(text[position])] ? trie_.Longest(text, position) : -1;
     if (index < 0) {
       ++position;
       continue;
     }
     const AddedToken& token = tokens_[index];
     size_t begin = position;
-    size_t end = position + token.content.size();
+    size_t end = position + token.pattern.size();
     position = end;  // the search goes on behind the match, even if it is turned down
     if (token.special && !parse_special) continue;
     if (token.single_word && (WordBefore(text, begin) || WordAt(text, end))) continue;

@@ -7,12 +7,14 @@
 #include <vector>
 
 #include "slipstream/types.h"
+#include "text/byte_trie.h"
 
 namespace slipstream::text {
 
 struct AddedToken {
   TokenId id = 0;
   std::string content;
+  std::string pattern;       ///< what is looked for: the content, normalized if `normalized`
   bool single_word = false;  ///< not inside a word
   bool lstrip = false;       ///< takes the white space on its left with it
   bool rstrip = false;
@@ -38,22 +40,8 @@ class AddedTokenMatcher {
   void Split(std::string_view text, bool parse_special, std::vector<TextPiece>* pieces) const;
 
  private:
-  struct Node {
-    uint32_t first_edge = 0;
-    uint32_t edge_count = 0;
-    int32_t token = -1;  // index into tokens_ that ends here
-  };
-  struct Edge {
-    uint8_t byte;
-    uint32_t node;
-  };
-
-  // Index of the longest token at `position`, or -1.
-  int32_t LongestAt(std::string_view text, size_t position) const;
-
-  std::vector<AddedToken> tokens_;  // sorted by content
-  std::vector<Node> nodes_;
-  std::vector<Edge> edges_;
+  std::vector<AddedToken> tokens_;  // sorted by pattern
+  ByteTrie trie_;                   // over `pattern`
   bool first_byte_[256] = {};
 };
 

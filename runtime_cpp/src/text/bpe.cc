@@ -1,9 +1,12 @@
 #include "text/bpe.h"
 
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <queue>
 #include <tuple>
+
+#include "text/utf8.h"
 
 namespace slipstream::text {
 namespace {
@@ -13,6 +16,9 @@ constexpr uint32_t kNoRank = std::numeric_limits<uint32_t>::max();
 // Up to this many symbols, scanning for the lowest rank beats a queue; the quadratic cost stays
 // small.
 constexpr size_t kShortWord = 48;
+
+// What stands for a space in vocabularies of text.
+constexpr std::string_view kMark = "\xE2\x96\x81";
 
 }  // namespace
 
@@ -42,24 +48,61 @@ void MergeTable::Set(TokenId left, TokenId right, Merge merge) {
   slots_[slot] = {key, merge};
 }
 
-BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, UnknownRule unknown,
-                   bool ignore_merges)
+BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions options)
     : vocabulary_(vocabulary),
       merges_(std::move(merges)),
-      unknown_(unknown),
-      ignore_merges_(ignore_merges),
+      options_(std::move(options)),
       whole_(std::make_unique<std::atomic<uint8_t>[]>(vocabulary.size())) {
-  for (int byte = 0; byte < 256; ++byte) {
-    const char c = static_cast<char>(byte);
-    byte_ids_[byte] = vocabulary.FindBytes(std::string_view(&c, 1));
+  byte_ids_.fill(-1);
+  if (options_.bytes) {
+    for (int byte = 0; byte < 256; ++byte) {
+      const char c = static_cast<char>(byte);
+      byte_ids_[byte] = vocabulary.FindBytes(std::string_view(&c, 1));
+    }
+  } else if (options_.byte_fallback) {
+    byte_ids_ = vocabulary.ByteTokens();
   }
+  cut_at_marks_ = CanCutAtMarks();
 }
 
-void BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+// Vocabularies of text often come without a pre-tokenizer: the whole text is one word. Where no
+// merge joins a mark to another character before it, the text in between merges on its own, and
+// words that are tokens need no merging at all.
+bool BpeModel::CanCutAtMarks() const {
+  const bool plain = !options_.bytes && !options_.ignore_merges && options_.prefix.empty() &&
+                     options_.suffix.empty() && vocabulary_.FindBytes(kMark) >= 0;
+  const bool all_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
+  if (!plain || (options_.byte_fallback && !all_bytes)) return false;
+  bool can = true;
+  merges_.ForEach([&](TokenId left, TokenId right) {
+    const bool reaches_over =
+        vocabulary_.Bytes(right).starts_with(kMark) && !vocabulary_.Bytes(left).ends_with(kMark);
+    can = can && !reaches_over;
+  });
+  return can;
+}
+
+bool BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+  if (!cut_at_marks_) {
+    EncodeWord(word, ids);
+    return true;
+  }
+  while (!word.empty()) {
+    // Behind the marks that the part starts with, up to the next one.
+    size_t end = 0;
+    while (word.substr(end).starts_with(kMark)) end += kMark.size();
+    end = std::min(word.find(kMark, end), word.size());
+    EncodeWord(word.substr(0, end), ids);
+    word.remove_prefix(end);
+  }
+  return true;
+}
+
+void BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
   if (word.empty()) return;
   const TokenId whole = vocabulary_.FindBytes(word);
   if (whole < 0) return Merge(word, ids);
-  if (ignore_merges_) {
+  if (options_.ignore_merges) {
     ids->push_back(whole);
     return;
   }
@@ -85,16 +128,60 @@ void BpeModel::Symbols(std::string_view word, std::vector<TokenId>* symbols) con
     if (id >= 0) {
       symbols->push_back(id);
       last_unknown = false;
-    } else if (unknown_.unk_id >= 0) {
-      if (!last_unknown || !unknown_.fuse) symbols->push_back(unknown_.unk_id);
+    } else if (options_.unk_id >= 0) {
+      if (!last_unknown || !options_.fuse_unk) symbols->push_back(options_.unk_id);
       last_unknown = true;
     }
   }
 }
 
+// The same for characters, each with its affixes.
+void BpeModel::CharSymbols(std::string_view word, std::vector<TokenId>* symbols) const {
+  bool unknown = false;  // an unknown symbol waits for its neighbours
+  std::string affixed;
+  const auto flush = [&] {
+    if (unknown) symbols->push_back(options_.unk_id);
+    unknown = false;
+  };
+  for (size_t position = 0; position < word.size();) {
+    const size_t size = DecodeUtf8(word, position).size;
+    std::string_view symbol = word.substr(position, size);
+    const bool has_prefix = position > 0 && !options_.prefix.empty();
+    position += size;
+    const bool has_suffix = position == word.size() && !options_.suffix.empty();
+    if (has_prefix || has_suffix) {
+      affixed.assign(has_prefix ? options_.prefix : "").append(symbol);
+      if (has_suffix) affixed += options_.suffix;
+      symbol = affixed;
+    }
+    if (const TokenId id = vocabulary_.FindBytes(symbol); id >= 0) {
+      flush();
+      symbols->push_back(id);
+      continue;
+    }
+    if (options_.byte_fallback) {
+      const bool all = std::all_of(symbol.begin(), symbol.end(), [&](char byte) {
+        return byte_ids_[static_cast<uint8_t>(byte)] >= 0;
+      });
+      if (all) {  // an unknown symbol that waits goes on waiting, as in Hugging Face
+        for (const char byte : symbol) symbols->push_back(byte_ids_[static_cast<uint8_t>(byte)]);
+        continue;
+      }
+    }
+    if (options_.unk_id < 0) continue;
+    if (!options_.fuse_unk) flush();
+    unknown = true;
+  }
+  flush();
+}
+
 void BpeModel::Merge(std::string_view word, std::vector<TokenId>* ids) const {
   const size_t first = ids->size();
-  Symbols(word, ids);
+  if (options_.bytes) {
+    Symbols(word, ids);
+  } else {
+    CharSymbols(word, ids);
+  }
   if (ids->size() - first <= kShortWord) {
     MergeShort(first, ids);
   } else {

@@ -6,11 +6,13 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "slipstream/status.h"
 #include "slipstream/types.h"
+#include "text/model.h"
 #include "text/vocabulary.h"
 
 namespace slipstream::text {
@@ -22,6 +24,15 @@ class MergeTable {
     uint32_t rank;
     TokenId id;
   };
+
+  /// Calls visit(left, right) for every pair.
+  template <class Visit>
+  void ForEach(Visit&& visit) const {
+    for (const Slot& slot : slots_) {
+      if (slot.key != kEmpty)
+        visit(static_cast<TokenId>(slot.key >> 32), static_cast<TokenId>(slot.key & 0xFFFFFFFFu));
+    }
+  }
 
   void Reserve(size_t merges);
   /// A pair that is already there gets the new rank, as in Hugging Face.
@@ -54,22 +65,25 @@ class MergeTable {
   size_t count_ = 0;
 };
 
-/// How bytes without a token of their own are treated.
-struct UnknownRule {
-  TokenId unk_id = -1;  ///< -1: such bytes are dropped
-  bool fuse = false;    ///< neighbouring unknown bytes give one token
+struct BpeOptions {
+  bool bytes = true;           ///< symbols are bytes of a byte-level vocabulary, else characters
+  TokenId unk_id = -1;         ///< for symbols without a token; -1: they are dropped
+  bool fuse_unk = false;       ///< neighbouring unknown symbols give one token
+  bool byte_fallback = false;  ///< first, though, the tokens <0x00> to <0xFF> stand in for them
+  bool ignore_merges = false;  ///< a word that is a token needs no merging
+  std::string prefix;          ///< continuing_subword_prefix: of every character but the first
+  std::string suffix;          ///< end_of_word_suffix: of the last character
 };
 
 /// Encodes words. Thread-safe: the only thing that changes is a memo of facts about tokens, which
 /// every thread computes alike.
-class BpeModel {
+class BpeModel final : public Model {
  public:
   /// `vocabulary` must be complete and outlive the model.
-  BpeModel(const Vocabulary& vocabulary, MergeTable merges, UnknownRule unknown,
-           bool ignore_merges);
+  BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions options);
 
-  /// Appends the ids of `word` (any bytes).
-  void Encode(std::string_view word, std::vector<TokenId>* ids) const;
+  /// Appends the ids of `word`: any bytes when symbols are bytes, else valid UTF-8. Always true.
+  bool Encode(std::string_view word, std::vector<TokenId>* ids) const override;
 
  private:
   // What is known of a token: does merging its own bytes give just this token? Then a word that
@@ -77,16 +91,19 @@ class BpeModel {
   // a function of the immutable tables.
   enum Whole : uint8_t { kUnknown = 0, kYes = 1, kNo = 2 };
 
+  void EncodeWord(std::string_view word, std::vector<TokenId>* ids) const;
+  bool CanCutAtMarks() const;
   void Symbols(std::string_view word, std::vector<TokenId>* symbols) const;
+  void CharSymbols(std::string_view word, std::vector<TokenId>* symbols) const;
   void Merge(std::string_view word, std::vector<TokenId>* ids) const;
   void MergeShort(size_t first, std::vector<TokenId>* ids) const;
   void MergeLong(size_t first, std::vector<TokenId>* ids) const;
 
   const Vocabulary& vocabulary_;
   MergeTable merges_;
-  UnknownRule unknown_;
-  bool ignore_merges_;
-  std::array<TokenId, 256> byte_ids_;
+  BpeOptions options_;
+  std::array<TokenId, 256> byte_ids_;  // of the single bytes, or of <0x00> to <0xFF>
+  bool cut_at_marks_ = false;          // no merge reaches over the start of a run of U+2581
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
 

@@ -3,7 +3,8 @@
 Token ids depend on which code points count as letters, numbers, marks or white space, and that
 differs between Unicode versions. So the tables are not taken from a Unicode database but asked of
 the library whose ids we must reproduce: its regular expression engine (Split), its
-`char::is_numeric` (Digits) and its word and space rules for added tokens.
+`char::is_numeric` (Digits), its word and space rules for added tokens, and its normalizers
+(unicode_normalization.py, beside this file).
 
     python generate_unicode_tables.py OUTPUT.inc
 """
@@ -16,6 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).parent))
+from unicode_normalization import Normalization  # noqa: E402
+
 # CMake reads this line, and a test holds the pins of pyproject.toml to it.
 TOKENIZERS_VERSION = "0.23.3"
 
@@ -24,6 +28,8 @@ _LETTERS_TO_NUMBERS = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No"
 _PUNCTUATION_TO_OTHERS = "Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co"
 CATEGORIES = [*_LETTERS_TO_NUMBERS.split(), *_PUNCTUATION_TO_OTHERS.split()]
 SPACE, NUMERIC, WORD, RUST_SPACE = 1 << 5, 1 << 6, 1 << 7, 1 << 8
+ENGINE_WORD, PUNCTUATION = 1 << 9, 1 << 10
+# The other flags are those of unicode_normalization.FLAGS, from bit 11 on.
 
 BLOCK_BITS = 7
 LIMIT = 0x110000
@@ -82,8 +88,15 @@ def added_token_classes(api: Any, code_points: list[int]) -> tuple[list[int], li
     return word, space
 
 
+def punctuation(api: Any, code_points: list[int], text: str) -> Iterator[int]:
+    """The code points that the Punctuation pre-tokenizer cuts at; runs alternate, as above."""
+    splits = api.pre_tokenizers.Punctuation("contiguous").pre_tokenize_str(text)
+    for _, (begin, end) in splits[1::2]:
+        yield from code_points[begin:end]
+
+
 def build_entries(api: Any) -> list[int]:
-    """One 16-bit entry per code point: general category and flags."""
+    """One entry per code point: general category and flags."""
     entries = [CATEGORIES.index("Cn")] * LIMIT
     for cp in range(0xD800, 0xE000):
         entries[cp] = CATEGORIES.index("Cs")
@@ -98,6 +111,7 @@ def build_entries(api: Any) -> list[int]:
             entries[cp] = CATEGORIES.index(name)
             left.discard(cp)
     assigned = sorted(left)
+    whole = text
     text = "".join(map(chr, assigned))
     for value, name in enumerate(CATEGORIES):
         if name in ("Cn", "Co", "Cs"):
@@ -112,9 +126,14 @@ def build_entries(api: Any) -> list[int]:
 
     for cp in matched(api, r"\s", assigned, text):
         entries[cp] |= SPACE
-    for cp in numeric(api, assigned, text):
+    # These rules are not the engine's, and may know code points that it does not.
+    for cp in numeric(api, code_points, whole):
         entries[cp] |= NUMERIC
-    word, space = added_token_classes(api, assigned)
+    for cp in matched(api, r"\w", assigned, text):
+        entries[cp] |= ENGINE_WORD
+    for cp in punctuation(api, code_points, whole):
+        entries[cp] |= PUNCTUATION
+    word, space = added_token_classes(api, code_points)
     for cp in word:
         entries[cp] |= WORD
     for cp in space:
@@ -127,14 +146,14 @@ def check_entries(entries: list[int]) -> None:
     """Facts that hold in every Unicode version: a changed library must not give silent nonsense."""
     lu, nd = CATEGORIES.index("Lu"), CATEGORIES.index("Nd")
     facts = {
-        "A": lu | WORD,
-        "7": nd | NUMERIC | WORD,
+        "A": lu | WORD | ENGINE_WORD,
+        "7": nd | NUMERIC | WORD | ENGINE_WORD,
         " ": CATEGORIES.index("Zs") | SPACE | RUST_SPACE,
         "\n": CATEGORIES.index("Cc") | SPACE | RUST_SPACE,
-        "_": CATEGORIES.index("Pc") | WORD,
-        "\u4e00": CATEGORIES.index("Lo") | WORD,
-        "\u0301": CATEGORIES.index("Mn") | WORD,
-        "\u2167": CATEGORIES.index("Nl") | NUMERIC | WORD,
+        "_": CATEGORIES.index("Pc") | WORD | ENGINE_WORD | PUNCTUATION,
+        "\u4e00": CATEGORIES.index("Lo") | WORD | ENGINE_WORD,
+        "\u0301": CATEGORIES.index("Mn") | WORD | ENGINE_WORD,
+        "\u2167": CATEGORIES.index("Nl") | NUMERIC | WORD | ENGINE_WORD,
     }
     for char, expected in facts.items():
         if entries[ord(char)] != expected:
@@ -144,8 +163,9 @@ def check_entries(entries: list[int]) -> None:
             )
 
 
-def render(entries: list[int], version: str) -> str:
-    """A two-stage table in C++: the block of a code point, then its entry in the block."""
+def render(entries: list[int], normalization: Normalization, version: str) -> str:
+    """A two-stage table in C++ (the block of a code point, then its entry in the block), and the
+    tables of the normalizers."""
     size = 1 << BLOCK_BITS
     blocks: dict[tuple[int, ...], int] = {}
     stage1 = [
@@ -165,7 +185,10 @@ def render(entries: list[int], version: str) -> str:
         f'constexpr char kTokenizersVersion[] = "{version}";\n'
         f"constexpr int kBlockBits = {BLOCK_BITS};\n"
         + array("uint16_t", "kStage1", stage1)
-        + array("uint16_t", "kStage2", stage2)
+        + array("uint32_t", "kStage2", stage2)
+        + "".join(
+            array("uint32_t", name, values) for name, values in normalization.tables().items()
+        )
     )
 
 
@@ -190,7 +213,11 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    text = render(build_entries(api), api.__version__)
+    entries = build_entries(api)
+    normalization = Normalization(api, scalar_values())
+    for cp, flags in normalization.flags.items():
+        entries[cp] |= flags
+    text = render(entries, normalization, api.__version__)
     temporary = arguments.output.with_suffix(".tmp")
     temporary.write_text(text, encoding="ascii")
     temporary.replace(arguments.output)

@@ -3,36 +3,10 @@
 #include <algorithm>
 #include <string>
 
-#include "text/unicode.h"
-#include "text/utf8.h"
+#include "text/byte_alphabet.h"
 
 namespace slipstream::text {
 namespace {
-
-class DigitsPattern final : public SplitPattern {
- public:
-  explicit DigitsPattern(bool individual) : individual_(individual) {}
-
-  FindResult Find(std::string_view text, size_t from, Span* match) const override {
-    for (size_t position = from; position < text.size();) {
-      const Utf8Char c = DecodeUtf8(text, position);
-      if (CharClass::Of(c.code_point).IsNumeric()) {
-        *match = {position, position + c.size};
-        while (!individual_ && match->end < text.size()) {
-          const Utf8Char next = DecodeUtf8(text, match->end);
-          if (!CharClass::Of(next.code_point).IsNumeric()) break;
-          match->end += next.size;
-        }
-        return FindResult::kFound;
-      }
-      position += c.size;
-    }
-    return FindResult::kNone;
-  }
-
- private:
-  bool individual_;
-};
 
 // Calls `visit(span, is_match)` for the matches and the text between them, in order; `visit`
 // returns how to go on.
@@ -44,9 +18,11 @@ FindResult ForEachSpan(const SplitPattern& pattern, std::string_view text, Visit
     const FindResult found = pattern.Find(text, done, &match);
     if (found == FindResult::kTooHard) return found;
     if (found == FindResult::kNone) break;
-    if (done < match.begin && visit(Span{done, match.begin}, false) == FindResult::kTooHard)
-      return FindResult::kTooHard;
-    if (visit(match, true) == FindResult::kTooHard) return FindResult::kTooHard;
+    if (done < match.begin) {
+      const FindResult between = visit(Span{done, match.begin}, false);
+      if (between != FindResult::kFound) return between;
+    }
+    if (const FindResult result = visit(match, true); result != FindResult::kFound) return result;
     done = match.end;
   }
   if (done < text.size()) return visit(Span{done, text.size()}, false);
@@ -82,50 +58,63 @@ std::vector<Span> Merge(std::vector<Part> parts, SplitBehavior behavior) {
 
 }  // namespace
 
-std::unique_ptr<SplitPattern> MakeDigitsPattern(bool individual) {
-  return std::make_unique<DigitsPattern>(individual);
+FindResult PreTokenizer::RunStage(size_t index, Piece piece, const WordSink& sink) const {
+  if (index == stages.size()) return sink(piece.text);
+  const PreTokenizerStage& stage = stages[index];
+  std::string text;
+  switch (stage.kind) {
+    case PreTokenizerStage::kSplit:
+      return RunSplit(index, piece, sink);
+    case PreTokenizerStage::kPrefixSpace:
+      if (piece.text.starts_with(' ')) return RunStage(index + 1, piece, sink);
+      text.reserve(piece.text.size() + 1);
+      text.append(" ").append(piece.text);
+      break;
+    case PreTokenizerStage::kSpellBytes:
+      text = SpellBytes(piece.text);
+      break;
+    case PreTokenizerStage::kMetaspace: {
+      const bool prepend = stage.prepend == PreTokenizerStage::kAlways ||
+                           (stage.prepend == PreTokenizerStage::kFirst && piece.first);
+      const bool has_one = piece.text.starts_with(stage.replacement) || piece.text.starts_with(' ');
+      if (prepend && !has_one) text = stage.replacement;
+      for (const char c : piece.text) {
+        if (c == ' ') {
+          text += stage.replacement;
+        } else {
+          text.push_back(c);
+        }
+      }
+      break;
+    }
+  }
+  return RunStage(index + 1, {text, piece.first, piece.front_cut}, sink);
 }
 
-FindResult PreTokenizer::RunStage(size_t index, std::string_view piece,
-                                  const WordSink& sink) const {
-  if (index == stages.size()) return RunByteLevel(piece, sink);
-  const SplitStage& stage = stages[index];
+FindResult PreTokenizer::RunSplit(size_t index, Piece piece, const WordSink& sink) const {
+  const PreTokenizerStage& stage = stages[index];
   const auto next = [&](Span span) {
-    return RunStage(index + 1, piece.substr(span.begin, span.end - span.begin), sink);
+    return RunStage(index + 1,
+                    {piece.text.substr(span.begin, span.end - span.begin),
+                     piece.first && span.begin == 0 && !piece.front_cut},
+                    sink);
   };
   if (stage.behavior == SplitBehavior::kIsolated || stage.behavior == SplitBehavior::kRemoved) {
-    return ForEachSpan(*stage.pattern, piece, [&](Span span, bool is_match) {
+    return ForEachSpan(*stage.pattern, piece.text, [&](Span span, bool is_match) {
       const bool remove = stage.behavior == SplitBehavior::kRemoved && is_match != stage.invert;
       return remove ? FindResult::kFound : next(span);
     });
   }
   std::vector<Part> parts;
-  const FindResult found = ForEachSpan(*stage.pattern, piece, [&](Span span, bool is_match) {
+  const FindResult found = ForEachSpan(*stage.pattern, piece.text, [&](Span span, bool is_match) {
     parts.push_back({span, is_match != stage.invert});
     return FindResult::kFound;
   });
   if (found == FindResult::kTooHard) return found;
   for (const Span span : Merge(std::move(parts), stage.behavior)) {
-    if (next(span) == FindResult::kTooHard) return FindResult::kTooHard;
+    if (const FindResult result = next(span); result != FindResult::kFound) return result;
   }
   return FindResult::kFound;
-}
-
-FindResult PreTokenizer::RunByteLevel(std::string_view piece, const WordSink& sink) const {
-  std::string with_space;
-  if (add_prefix_space && !piece.starts_with(' ')) {
-    with_space.reserve(piece.size() + 1);
-    with_space.append(" ").append(piece);
-    piece = with_space;
-  }
-  if (byte_level_pattern == nullptr) {
-    sink(piece);
-    return FindResult::kFound;
-  }
-  return ForEachSpan(*byte_level_pattern, piece, [&](Span span, bool) {
-    sink(piece.substr(span.begin, span.end - span.begin));
-    return FindResult::kFound;
-  });
 }
 
 }  // namespace slipstream::text

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -19,34 +20,47 @@ enum class SplitBehavior : uint8_t {
   kMergedWithNext
 };
 
-/// One pre-tokenizer that cuts.
-struct SplitStage {
-  std::unique_ptr<SplitPattern> pattern;
-  SplitBehavior behavior = SplitBehavior::kIsolated;
-  bool invert = false;  ///< matches and the text between them change places
+/// A piece of text on its way. `first` says that it stands at the start of the whole text;
+/// `front_cut` that the normalizer took away characters there, so that what is cut from the piece
+/// does not.
+struct Piece {
+  std::string_view text;
+  bool first = false;
+  bool front_cut = false;
 };
 
-/// Matches digits (Rust's char::is_numeric), one at a time or in runs.
-std::unique_ptr<SplitPattern> MakeDigitsPattern(bool individual);
+/// One step: cuts pieces, or rewrites them.
+struct PreTokenizerStage {
+  enum Kind : uint8_t {
+    kSplit,
+    kPrefixSpace,  ///< a piece without a space in front gets one
+    kSpellBytes,   ///< bytes become characters of the byte-level alphabet
+    kMetaspace,    ///< spaces become `replacement`, and `prepend` may put one in front
+  };
+  enum Prepend : uint8_t { kNever, kFirst, kAlways };
 
-/// Stages run one after the other, each on the pieces of the one before; the ByteLevel
-/// pre-tokenizer ends them. Immutable.
+  Kind kind = kSplit;
+  std::unique_ptr<SplitPattern> pattern;  ///< kSplit
+  SplitBehavior behavior = SplitBehavior::kIsolated;
+  bool invert = false;      ///< matches and the text between them change places
+  std::string replacement;  ///< kMetaspace
+  Prepend prepend = kAlways;
+};
+
+/// Stages run one after the other, each on the pieces of the one before. Immutable.
 class PreTokenizer {
  public:
-  using WordSink = std::function<void(std::string_view)>;
+  using WordSink = std::function<FindResult(std::string_view)>;
 
-  std::vector<SplitStage> stages;
-  bool add_prefix_space = false;  ///< ByteLevel: a word at the start of a piece gets a space
-  std::unique_ptr<SplitPattern> byte_level_pattern;  ///< ByteLevel with use_regex, else nullptr
+  std::vector<PreTokenizerStage> stages;
 
-  /// Gives the words of `text` (valid UTF-8) in order. Never kNone.
-  FindResult Run(std::string_view text, const WordSink& sink) const {
-    return RunStage(0, text, sink);
-  }
+  /// Gives the words of `piece` (valid UTF-8) in order, until `sink` returns anything but kFound,
+  /// which is then returned. Never kNone.
+  FindResult Run(Piece piece, const WordSink& sink) const { return RunStage(0, piece, sink); }
 
  private:
-  FindResult RunStage(size_t index, std::string_view piece, const WordSink& sink) const;
-  FindResult RunByteLevel(std::string_view piece, const WordSink& sink) const;
+  FindResult RunStage(size_t index, Piece piece, const WordSink& sink) const;
+  FindResult RunSplit(size_t index, Piece piece, const WordSink& sink) const;
 };
 
 }  // namespace slipstream::text

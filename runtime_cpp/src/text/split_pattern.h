@@ -1,4 +1,4 @@
-// Patterns that cut text into words before byte-pair encoding.
+// Patterns that cut text into words.
 #pragma once
 
 #include <cstddef>
@@ -21,6 +21,7 @@ enum class FindResult : uint8_t {
   kFound,
   kNone,
   kTooHard,  ///< gave up: the pattern needs too many steps on this text
+  kStopped,  ///< whoever takes the words wants no more of them
 };
 
 /// A pattern without state: one object serves all threads.
@@ -37,6 +38,15 @@ std::unique_ptr<SplitPattern> MakeKnownPattern(std::string_view regex);
 
 /// The pattern that the ByteLevel pre-tokenizer uses: GPT-2's.
 std::unique_ptr<SplitPattern> MakeGpt2Pattern();
+
+/// Digits (Rust's char::is_numeric), one at a time or in runs.
+std::unique_ptr<SplitPattern> MakeDigitsPattern(bool individual);
+/// One white-space character (Rust's char::is_whitespace).
+std::unique_ptr<SplitPattern> MakeSpacePattern();
+/// One punctuation character.
+std::unique_ptr<SplitPattern> MakePunctuationPattern();
+/// `\w+|[^\w\s]+`: what the Whitespace pre-tokenizer keeps.
+std::unique_ptr<SplitPattern> MakeWordPattern();
 
 /// Matches `literal`, which must not be empty.
 std::unique_ptr<SplitPattern> MakeLiteralPattern(std::string literal);

@@ -8,37 +8,82 @@
 
 namespace slipstream::text {
 
-Status TokenizerImpl::EncodePlain(std::string_view text, std::vector<TokenId>* ids) const {
-  const FindResult result =
-      pre_tokenizer_.Run(text, [&](std::string_view word) { model_->Encode(word, ids); });
-  if (result == FindResult::kTooHard) {
-    return {StatusCode::kLimitExceeded,
-            "the tokenizer's split pattern needs too many steps on this text of " +
-                std::to_string(text.size()) + " bytes; split the text"};
+namespace {
+
+Status TooHard(size_t bytes) {
+  return {StatusCode::kLimitExceeded,
+          "the tokenizer's split pattern needs too many steps on this text of " +
+              std::to_string(bytes) + " bytes; split the text"};
+}
+
+}  // namespace
+
+Status TokenizerImpl::EncodePlain(Piece piece, std::vector<TokenId>* ids) const {
+  const FindResult result = pre_tokenizer_.Run(piece, [&](std::string_view word) {
+    return model_->Encode(word, ids) ? FindResult::kFound : FindResult::kStopped;
+  });
+  if (result == FindResult::kTooHard) return TooHard(piece.text.size());
+  if (result == FindResult::kStopped) {
+    return {StatusCode::kInvalidArgument,
+            "the text has characters that the tokenizer's vocabulary does not have, and the model "
+            "in tokenizer.json names no token for unknown text"};
   }
   return Status::Ok();
+}
+
+// A piece between the added tokens that are looked for in the text itself.
+Status TokenizerImpl::EncodePiece(Piece piece, bool parse_special,
+                                  std::vector<TokenId>* ids) const {
+  std::string normalized;
+  if (!normalizer_.empty()) {
+    normalized = piece.text;
+    const FindResult result = normalizer_.Run(&normalized, &piece.front_cut);
+    if (result == FindResult::kTooHard) return TooHard(piece.text.size());
+    piece.text = normalized;
+  }
+  std::vector<TextPiece> parts;
+  second_tokens_.Split(piece.text, parse_special, &parts);
+  for (const TextPiece& part : parts) {
+    if (part.id >= 0) {
+      ids->push_back(part.id);
+      continue;
+    }
+    const bool first = piece.first && part.text.data() == piece.text.data();
+    if (Status status = EncodePlain({part.text, first, piece.front_cut}, ids); !status.ok())
+      return status;
+  }
+  return Status::Ok();
+}
+
+void TokenizerImpl::Truncate(bool add_special_tokens, std::vector<TokenId>* ids) const {
+  if (!max_length_) return;
+  const size_t inserted =
+      add_special_tokens ? static_cast<size_t>(std::count_if(template_.begin(), template_.end(),
+                                                             [](TokenId id) { return id >= 0; }))
+                         : 0;
+  const size_t room = *max_length_ - std::min(*max_length_, inserted);
+  if (ids->size() <= room) return;
+  if (truncate_left_) {
+    ids->erase(ids->begin(), ids->end() - static_cast<ptrdiff_t>(room));
+  } else {
+    ids->resize(room);
+  }
 }
 
 Status TokenizerImpl::Encode(std::string_view text, const EncodeOptions& options,
                              std::vector<TokenId>* ids) const {
   std::vector<TextPiece> pieces;
-  std::vector<TextPiece> second;
   first_tokens_.Split(text, options.parse_special_tokens, &pieces);
   for (const TextPiece& piece : pieces) {
     if (piece.id >= 0) {
       ids->push_back(piece.id);
       continue;
     }
-    second.clear();
-    second_tokens_.Split(piece.text, options.parse_special_tokens, &second);
-    for (const TextPiece& part : second) {
-      if (part.id >= 0) {
-        ids->push_back(part.id);
-      } else if (Status status = EncodePlain(part.text, ids); !status.ok()) {
-        return status;
-      }
-    }
+    const Piece plain = {piece.text, piece.text.data() == text.data()};
+    if (Status status = EncodePiece(plain, options.parse_special_tokens, ids); !status.ok())
+      return status;
   }
+  Truncate(options.add_special_tokens, ids);
   const bool plain_template = template_.size() == 1 && template_[0] < 0;
   if (plain_template) return Status::Ok();
   std::vector<TokenId> whole;
@@ -63,18 +108,41 @@ TokenId TokenizerImpl::Find(std::string_view spelling) const {
 class StreamDecoderImpl {
  public:
   StreamDecoderImpl(std::shared_ptr<const TokenizerImpl> tokenizer, bool skip_special_tokens)
-      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {}
+      : tokenizer_(std::move(tokenizer)), skip_special_tokens_(skip_special_tokens) {
+    if (!tokenizer_->decodes_bytes()) chain_.emplace(tokenizer_->decoder());
+  }
 
   void Push(TokenId id, std::string* out) {
+    if (const TokenizerImpl::Respelled* token = tokenizer_->FindRespelled(id)) {
+      if (skip_special_tokens_ && token->special) return;
+      return PushSpelling(token->spelling, token->bytes, out);
+    }
     if (skip_special_tokens_ && tokenizer_->IsSpecial(id)) return;
-    utf8_.Push(tokenizer_->Bytes(id), out);
+    const std::string_view bytes = tokenizer_->Bytes(id);
+    if (!chain_ || tokenizer_->Contains(id)) PushSpelling(bytes, bytes, out);
   }
-  void Flush(std::string* out) { utf8_.Flush(out); }
+  void Flush(std::string* out) {
+    if (!chain_) {
+      utf8_.Flush(out);
+    } else {
+      chain_->Finish(out);
+      chain_.emplace(tokenizer_->decoder());  // a new text may begin
+    }
+  }
 
  private:
+  void PushSpelling(std::string_view spelling, std::string_view bytes, std::string* out) {
+    if (chain_) {
+      chain_->Push(spelling, out);
+    } else {
+      utf8_.Push(bytes, out);
+    }
+  }
+
   std::shared_ptr<const TokenizerImpl> tokenizer_;
   bool skip_special_tokens_;
-  LossyUtf8Decoder utf8_;
+  LossyUtf8Decoder utf8_;             // of a byte-level vocabulary
+  std::optional<DecodeChain> chain_;  // of any other
 };
 
 }  // namespace slipstream::text

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 namespace slipstream::text {
@@ -65,7 +66,7 @@ CategorySet CategorySetNamed(std::string_view name);
 
 namespace internal {
 extern const uint16_t* const kUnicodeStage1;
-extern const uint16_t* const kUnicodeStage2;
+extern const uint32_t* const kUnicodeStage2;
 }  // namespace internal
 
 /// What the tables say about one code point.
@@ -88,11 +89,48 @@ class CharClass {
   /// Word and space as added tokens with single_word, lstrip and rstrip use them.
   bool IsAddedTokenWord() const { return entry_ & (1 << 7); }
   bool IsAddedTokenSpace() const { return entry_ & (1 << 8); }
+  /// Rust's char::is_whitespace, which is the same rule.
+  bool IsRustSpace() const { return IsAddedTokenSpace(); }
+  /// `\w` of the Whitespace pre-tokenizer, which is the same rule.
+  bool IsRustWord() const { return IsAddedTokenWord(); }
+  /// The engine's `\w`.
+  bool IsEngineWord() const { return entry_ & (1 << 9); }
+  /// What the Punctuation and BertPreTokenizer pre-tokenizers cut at.
+  bool IsPunctuation() const { return entry_ & (1 << 10); }
+
+  // What the normalizers do to the code point (unicode_normalization.py).
+  bool IsBertRemoved() const { return entry_ & (1 << 11); }
+  bool IsBertSpace() const { return entry_ & (1 << 12); }
+  /// What StripAccents takes away.
+  bool IsMark() const { return entry_ & (1 << 13); }
+  /// What BertNormalizer takes away with strip_accents.
+  bool IsNonspacing() const { return entry_ & (1 << 14); }
+  bool IsBertChinese() const { return entry_ & (1 << 15); }
+  /// Belongs to the grapheme cluster of the code point before it.
+  bool ExtendsCluster() const { return entry_ & (1 << 16); }
+  /// Belongs to the grapheme cluster of the code point behind it.
+  bool PrependsCluster() const { return entry_ & (1 << 17); }
+  /// Text without such code points is its own NFC.
+  bool IsNfcUnsafe() const { return entry_ & (1 << 18); }
+  bool HasCanonical() const { return entry_ & (1 << 19); }
+  bool HasCompatible() const { return entry_ & (1 << 20); }
+  bool HasLower() const { return entry_ & (1 << 21); }
+  bool IsCombining() const { return entry_ & (1 << 22); }
 
  private:
-  explicit CharClass(uint16_t entry) : entry_(entry) {}
-  uint16_t entry_;
+  explicit CharClass(uint32_t entry) : entry_(entry) {}
+  uint32_t entry_;
 };
+
+/// Decompositions that are not Hangul syllables, complete ones, and lower case; empty when the code
+/// point stays as it is.
+std::span<const uint32_t> CanonicalDecomposition(char32_t code_point);
+std::span<const uint32_t> CompatibleDecomposition(char32_t code_point);
+std::span<const uint32_t> LowerCase(char32_t code_point);
+/// 0 for starters; else a number in the order of the combining classes.
+uint32_t CombiningClass(char32_t code_point);
+/// What two code points that are not Hangul compose to; 0 when they do not.
+char32_t ComposePair(char32_t first, char32_t second);
 
 /// Version of the `tokenizers` wheel that the tables came from, e.g. "0.23.3".
 const char* UnicodeTablesVersion();

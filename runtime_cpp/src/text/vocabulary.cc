@@ -27,7 +27,7 @@ void Vocabulary::Rehash(size_t slots) {
   if (slots <= slots_.size()) return;
   slots_.assign(slots, Slot{});
   for (size_t id = 0; id < entries_.size(); ++id) {
-    if (entries_[id].kind == kByteLevel) {
+    if (entries_[id].kind == kIndexed) {
       Insert(Hash(Bytes(static_cast<TokenId>(id))), static_cast<TokenId>(id));
     }
   }
@@ -38,6 +38,13 @@ void Vocabulary::Insert(uint64_t hash, TokenId id) {
   size_t slot = hash & mask;
   while (slots_[slot].id >= 0) slot = (slot + 1) & mask;
   slots_[slot] = {static_cast<uint32_t>(hash >> 32), id};
+}
+
+Vocabulary::Kind Vocabulary::Store(std::string_view spelling, std::string* out) const {
+  const bool text = alphabet_ == Alphabet::kText;
+  if (!text && AppendSpelledBytes(spelling, out)) return kIndexed;
+  out->append(spelling);
+  return text ? kIndexed : kVerbatim;
 }
 
 Status Vocabulary::Add(std::string_view spelling, int64_t id) {
@@ -57,11 +64,10 @@ Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   if (offset + spelling.size() > kMaxArena) {
     return {StatusCode::kInvalidArgument, name() + ": the tokens together are larger than 1 GiB"};
   }
-  const Kind kind = AppendSpelledBytes(spelling, &arena_) ? kByteLevel : kVerbatim;
-  if (kind == kVerbatim) arena_.append(spelling);
+  const Kind kind = Store(spelling, &arena_);
   const std::string_view bytes = std::string_view(arena_).substr(offset);
   const bool taken =
-      kind == kByteLevel ? FindBytes(bytes) >= 0 : verbatim_.contains(std::string(spelling));
+      kind == kIndexed ? FindBytes(bytes) >= 0 : verbatim_.contains(std::string(spelling));
   if (taken) {
     return {StatusCode::kInvalidArgument, name() + ": the token is already there with id " +
                                               std::to_string(FindSpelling(spelling)) +
@@ -71,9 +77,8 @@ Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   Entry& entry = entries_[id];
   entry.offset = static_cast<uint32_t>(offset);
   entry.size = static_cast<uint32_t>(bytes.size()) & 0x3FFFFFFFu;
-  if (kind == kByteLevel) {
-    if ((++byte_level_count_) * 2 > slots_.size())
-      Rehash(std::bit_ceil(byte_level_count_ * 4 + 16));
+  if (kind == kIndexed) {
+    if ((++indexed_count_) * 2 > slots_.size()) Rehash(std::bit_ceil(indexed_count_ * 4 + 16));
     Insert(Hash(bytes), static_cast<TokenId>(id));
   } else {
     verbatim_.emplace(spelling, static_cast<TokenId>(id));
@@ -91,7 +96,16 @@ std::string_view Vocabulary::Bytes(TokenId id) const {
 
 std::string Vocabulary::Spelling(TokenId id) const {
   if (!Contains(id)) return {};
-  return entries_[id].kind == kByteLevel ? SpellBytes(Bytes(id)) : std::string(Bytes(id));
+  const bool spell = alphabet_ == Alphabet::kByteLevel && IsIndexed(id);
+  return spell ? SpellBytes(Bytes(id)) : std::string(Bytes(id));
+}
+
+std::array<TokenId, 256> Vocabulary::ByteTokens() const {
+  constexpr char kDigits[] = "0123456789ABCDEF";
+  std::array<TokenId, 256> ids{};
+  for (size_t byte = 0; byte < ids.size(); ++byte)
+    ids[byte] = FindSpelling(std::string("<0x") + kDigits[byte / 16] + kDigits[byte % 16] + ">");
+  return ids;
 }
 
 TokenId Vocabulary::FindBytes(std::string_view bytes) const {
@@ -112,7 +126,7 @@ TokenId Vocabulary::FindSpelling(std::string_view spelling) const {
 
 TokenId Vocabulary::FindSpelling(std::string_view spelling, std::string* scratch) const {
   scratch->clear();
-  if (AppendSpelledBytes(spelling, scratch)) return FindBytes(*scratch);
+  if (Store(spelling, scratch) == kIndexed) return FindBytes(*scratch);
   const auto it = verbatim_.find(std::string(spelling));
   return it == verbatim_.end() ? -1 : it->second;
 }
