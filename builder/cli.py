@@ -8,17 +8,16 @@ import os
 import resource
 import signal
 import sys
-import time
 from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from slipstream.builder.config import FORMATS, TARGETS, BuildConfig, parse_sm
 from slipstream.errors import SlipstreamError
+from slipstream.version import __version__
 
 if TYPE_CHECKING:
-    from slipstream.builder.build import Prepared
-    from slipstream.builder.weights import Progress
+    from slipstream.builder.build import BuildReport, Prepared
 
 
 class _Terminated(BaseException):
@@ -31,7 +30,7 @@ class _Terminated(BaseException):
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 the work failed, 2 the input was wrong, 128 + N ended by signal N."""
     try:
-        args = _parser().parse_args(argv)
+        args = make_parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed its message.
         return int(end.code or 0)
     previous = {s: signal.getsignal(s) for s in (signal.SIGTERM, signal.SIGHUP)}
@@ -61,10 +60,11 @@ def _fail(message: str, code: int) -> int:
     return code
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="build-engine",
         description="Compile a Hugging Face checkpoint folder into one .engine file.",
+        allow_abbrev=False,
     )
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder with config.json")
     parser.add_argument("-o", "--output", metavar="FILE", help="the engine file to write")
@@ -96,8 +96,14 @@ def _parser() -> argparse.ArgumentParser:
         "--max-num-tokens", type=int, metavar="N", help="tokens of one step (default: 512)"
     )
     parser.add_argument("--dry-run", action="store_true", help="check and report, write nothing")
-    parser.add_argument("--json", action="store_true", help="with --dry-run: report as JSON")
+    parser.add_argument("--json", action="store_true", help="report as one JSON object")
+    parser.add_argument(
+        "--name",
+        metavar="TEXT",
+        help="name of the model in the file (default: what the checkpoint says, else its kind)",
+    )
     parser.add_argument("--dump-ir", metavar="DIR", help="write the graph after every pass to DIR")
+    parser.add_argument("--version", action="version", version=f"build-engine {__version__}")
     return parser
 
 
@@ -114,14 +120,23 @@ def _config(args: argparse.Namespace) -> BuildConfig:
 
 
 def _build(args: argparse.Namespace) -> int:
+    from slipstream._progress import ProgressBar
     from slipstream.builder.build import build
 
     if args.output is None:
         return _fail("give the engine file to write with -o FILE.engine, or use --dry-run", 2)
+    with ProgressBar("weights") as bar:
+        report = build(
+            args.checkpoint,
+            args.output,
+            _config(args),
+            bar.update,
+            name=args.name,
+            dump_ir=args.dump_ir,
+        )
     if args.json:
-        return _fail("--json goes with --dry-run; read a built file with slipstream inspect", 2)
-    progress = _terminal_progress() if sys.stderr.isatty() else None
-    report = build(args.checkpoint, args.output, _config(args), progress, dump_ir=args.dump_ir)
+        print(_json(build_facts(report)))
+        return 0
     for line in report.log:
         print(line)
     print(
@@ -137,12 +152,12 @@ def _dry_run(args: argparse.Namespace) -> int:
     from slipstream.builder.build import prepare
     from slipstream.builder.engine.writer import check_output
 
-    prepared = prepare(args.checkpoint, _config(args), dump_ir=args.dump_ir)
+    prepared = prepare(args.checkpoint, _config(args), name=args.name, dump_ir=args.dump_ir)
     if args.output is not None:
         check_output(Path(args.output), prepared.file_bytes)
     facts = dry_run_facts(prepared)
     if args.json:
-        print(json.dumps(facts, indent=2, sort_keys=True))
+        print(_json(facts))
         return 0
     for line in prepared.log:
         print(line)
@@ -169,30 +184,54 @@ def _dry_run(args: argparse.Namespace) -> int:
 
 
 def dry_run_facts(prepared: Prepared) -> dict[str, Any]:
-    """What a build would make, as a JSON value. Sizes in bytes."""
-    resolved, memory = prepared.resolved, prepared.program.memory
+    """What a build would make, as a JSON value. Sizes in bytes; docs/cli.md lists the keys."""
+    resolved = prepared.resolved
     # The runtime's default: a quarter of the free memory, at most what the limits can use.
     blocks_per_sequence = -(-resolved.max_seq_len // _block_tokens(prepared))
     per_block = sum(group["bytes_per_block"] for group in prepared.program.kv_groups)
     most = resolved.max_batch_size * blocks_per_sequence
     blocks = min(_available_bytes() // 4 // per_block, most)
-    tokens = blocks * _block_tokens(prepared)
+    pool = {
+        "bytes": blocks * per_block,
+        "tokens": blocks * _block_tokens(prepared),
+        "full_sequences": blocks // blocks_per_sequence,
+    }
     return {
-        "architecture": prepared.spec.architecture,
-        "requested": prepared.requested.to_json(),
-        "resolved": resolved.to_json(),
-        "changes": [change.to_json() for change in prepared.changes],
-        "memory": dict(memory),
-        "kv_groups": prepared.program.kv_groups,
+        **_compiled_facts(prepared),
         "file_bytes": prepared.file_bytes,
-        "extra_plans": _extra_plans(prepared),
-        "default_kv_pool": {
-            "bytes": blocks * per_block,
-            "tokens": tokens,
-            "full_sequences": blocks // blocks_per_sequence,
-        },
+        "default_kv_pool": pool,
         "log": prepared.log,
     }
+
+
+def build_facts(report: BuildReport) -> dict[str, Any]:
+    """What a build made, as a JSON value. Bytes and seconds; docs/cli.md lists the keys."""
+    return {
+        **_compiled_facts(report.prepared),
+        "path": str(report.path),
+        "build_id": report.build_id,
+        "file_bytes": report.file_bytes,
+        "seconds": report.seconds,
+        "peak_memory_bytes": _peak_bytes(),
+        "log": report.log,
+    }
+
+
+def _compiled_facts(prepared: Prepared) -> dict[str, Any]:
+    return {
+        "name": prepared.name,
+        "architecture": prepared.spec.architecture,
+        "requested": prepared.requested.to_json(),
+        "resolved": prepared.resolved.to_json(),
+        "changes": [change.to_json() for change in prepared.changes],
+        "memory": dict(prepared.program.memory),
+        "kv_groups": prepared.program.kv_groups,
+        "extra_plans": _extra_plans(prepared),
+    }
+
+
+def _json(value: dict[str, Any]) -> str:
+    return json.dumps(value, indent=2, sort_keys=True)
 
 
 def _extra_plans(prepared: Prepared) -> dict[str, Any] | None:
@@ -219,23 +258,6 @@ def _available_bytes() -> int:
     except OSError:
         pass
     return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-
-
-def _terminal_progress() -> Progress:
-    last = 0.0
-
-    def show(done: int, total: int) -> None:
-        nonlocal last
-        now = time.monotonic()
-        if done < total and now - last < 0.1:
-            return
-        last = now
-        end = "\n" if done >= total else ""
-        percent = 100 * done // max(total, 1)
-        line = f"\rweights {percent:3d}%  {_size(done)} of {_size(total)}   "
-        print(line, end=end, file=sys.stderr, flush=True)
-
-    return show
 
 
 def _peak_bytes() -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import xxhash
@@ -15,10 +14,12 @@ from slipstream.builder.engine.layout import (
     NUMERICS,
     canonical_json,
 )
+from slipstream.builder.errors import InputError
 from slipstream.builder.plan.program import CpuProgram
 from slipstream.builder.plan.tensors import TensorPlan
 from slipstream.version import __version__
 
+MAX_NAME = 200
 # What of a target's entry was decided before it was compiled.
 _TARGET_INPUTS = ("name", "section", "sm", "precision", "strategy", "provider_version")
 
@@ -98,9 +99,16 @@ def make_manifest(
     return manifest
 
 
-def model_name(folder: Path, config: dict[str, Any]) -> str:
-    """The checkpoint's own name for itself, else its architecture: never the folder, so that the
-    same checkpoint gives the same file wherever it lies."""
+def model_name(config: dict[str, Any], given: str | None = None) -> str:
+    """The name that was given, else the checkpoint's own for itself, else its architecture: never
+    the folder, so that the same checkpoint gives the same file wherever it lies."""
+    if given is not None:
+        if not 0 < len(given) <= MAX_NAME or not given.isprintable() or given != given.strip():
+            raise InputError(
+                f"--name is {given[:40]!r}; give 1 to {MAX_NAME} printable characters, without "
+                "spaces at the ends"
+            )
+        return given
     name = config.get("_name_or_path")
     if isinstance(name, str) and name and not name.startswith(("/", ".", "~")):
         return name

@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 CPU = "cpu"
 # Modules whose TARGET adds its plans beside the CPU plan. Importing one loads no compiler.
 _EXTRA: Mapping[str, str] = {"tensorrt-rtx": "slipstream.builder.targets.tensorrt.target"}
+# Python packages that a target's compiler comes in.
+_REQUIRED: Mapping[str, str] = {"tensorrt-rtx": "tensorrt_rtx_bindings"}
 NAMES = (CPU, *_EXTRA)
 
 
@@ -25,3 +27,8 @@ def extra_target(name: str) -> ExtraTarget | None:
 
 def extra_names() -> tuple[str, ...]:
     return tuple(_EXTRA)
+
+
+def required_module(name: str) -> str | None:
+    """The Python module that compiling for a target needs beyond Slipstream's own dependencies."""
+    return _REQUIRED.get(name)

@@ -42,9 +42,24 @@ Engine LoadEngine(const std::string& path, bool verify_full) {
   return Unwrap(Engine::Load(path, verify_full ? Verify::kFull : Verify::kDefault));
 }
 
+#if defined(__clang__)
+constexpr const char* kCompiler = "clang " __clang_version__;
+#elif defined(__GNUC__)
+constexpr const char* kCompiler = "gcc " __VERSION__;
+#else
+constexpr const char* kCompiler = "unknown";
+#endif
+
 }  // namespace
 
 void BindEngine(py::module_& m) {
+  m.attr("COMPILER") = kCompiler;
+  py::list paths;
+  for (const auto& [text, path] : kCpuPaths) {
+    if (path != CpuPath::kAuto) paths.append(text);
+  }
+  m.attr("CPU_PATHS") = py::tuple(paths);
+
   py::class_<Runtime, std::unique_ptr<Runtime, SameProcessDelete<Runtime>>>(
       m, "Runtime",
       "Thread pool and CPU dispatch of a process; shared by any number of models. Thread-safe.")

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TextIO
 
 from slipstream._paths import cache_dir
+from slipstream._progress import ProgressBar
 from slipstream.errors import CorruptFileError, InvalidArgumentError, IoError
 
 _CHUNK = 1 << 20
@@ -44,34 +45,28 @@ class PackagedFile:
 
 
 class Progress:
-    """Counts bytes on stderr: one rewritten line on a terminal, a line now and then elsewhere."""
+    """What happens, on stderr: a line for each step, and on a terminal a bar for its bytes."""
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._terminal = self._stream.isatty()
-        self._last = time.monotonic()
-        self._open = False
+        self._bar: ProgressBar | None = None
+        self._what = ""
 
     def line(self, text: str) -> None:
-        self._close()
+        self.clear()
         print(text, file=self._stream, flush=True)
 
     def bytes(self, what: str, done: int, total: int | None = None) -> None:
-        now = time.monotonic()
-        if now - self._last < (0.1 if self._terminal else 5.0):
-            return
-        self._last = now
-        text = f"{what}: {done / 1e6:.1f} MB" + (f" of {total / 1e6:.1f}" if total else "")
-        if self._terminal:
-            print(f"\r{text:<72}", end="", file=self._stream, flush=True)
-            self._open = True
-        else:
-            print(text, file=self._stream, flush=True)
+        if self._bar is None or what != self._what:
+            self.clear()
+            self._bar, self._what = ProgressBar(what, self._stream), what
+        self._bar.update(done, total)
 
-    def _close(self) -> None:
-        if self._open:
-            print(f"\r{'':<72}\r", end="", file=self._stream)
-            self._open = False
+    def clear(self) -> None:
+        """Removes the bar."""
+        if self._bar is not None:
+            self._bar.clear()
+            self._bar = None
 
 
 @contextmanager

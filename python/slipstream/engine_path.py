@@ -44,6 +44,7 @@ def resolve_engine(path: str | os.PathLike[str], log: Callable[[str], None] | No
 
 def _built(checkpoint: Path, log: Callable[[str], None]) -> str:
     # Imported here: a run of an engine file must not load the builder.
+    from slipstream._progress import ProgressBar
     from slipstream.builder.cache import build_cached
     from slipstream.builder.config import BuildConfig
 
@@ -58,8 +59,10 @@ def _built(checkpoint: Path, log: Callable[[str], None]) -> str:
                 f"{config.kv_cache}; build-engine offers the choice)"
             )
         started = True
+        bar.update(done, total)
 
-    target = build_cached(checkpoint, config, progress)
+    with ProgressBar("weights") as bar:
+        target = build_cached(checkpoint, config, progress)
     log(f"{checkpoint}: using {target}")
     return str(target)
 

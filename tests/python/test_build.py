@@ -189,7 +189,7 @@ def test_bad_checkpoint(
     "arguments",
     [["--weights", "int3"], ["--kv-cache", "x"], ["--max-seq-len", "a"], ["--bogus"],
      ["--max-seq-len", "0"], ["--max-seq-len", "999999"], ["--max-batch-size", "-4"],
-     ["--target", "tpu"], ["--json"]],
+     ["--target", "tpu"], ["--name", ""], ["--dry"]],
 )  # fmt: skip
 def test_bad_arguments(
     tmp_path: Path, arguments: list[str], capsys: pytest.CaptureFixture[str]

@@ -23,7 +23,7 @@ from slipstream.cli.chat import Conversation
 from slipstream.errors import LimitExceededError
 from slipstream.outputs import CompletionOutput, RequestOutput
 
-COMMANDS = ["run", "chat", "build", "inspect", "fetch"]
+COMMANDS = ["run", "chat", "build", "inspect", "fetch", "completion"]
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +64,22 @@ def test_help_lists_the_commands_and_each_has_its_own() -> None:
 
 
 def test_version() -> None:
-    assert slipstream("--version") == (0, f"slipstream {__version__}\n", "")
+    status, out, err = slipstream("--version")
+    assert (status, err) == (0, "")
+    assert out.startswith(f"slipstream {__version__}\nengine format  1.0\nnative module  ")
+    assert "this CPU runs  scalar, emulated16" in out
+    status, out, err = slipstream("--version", "--fast")
+    assert (status, out) == (2, "") and "--fast" in err
+
+
+def test_version_loads_no_compiler() -> None:
+    code = (
+        "import sys; from slipstream.cli import main\n"
+        "assert main(['--version']) == 0\n"
+        "heavy = {'numpy', 'jinja2', 'tensorrt_rtx_bindings', 'xxhash'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60, capture_output=True)
 
 
 @pytest.mark.parametrize(

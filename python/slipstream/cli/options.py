@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import json
+import sys
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -66,12 +68,26 @@ def check_sampling(args: argparse.Namespace) -> None:
 
 def sampling_params(args: argparse.Namespace, llm: LLM, **more: Any) -> SamplingParams:
     """The model's defaults with what was given on the command line."""
+    _tell_not_applied(llm)
     given = _given(args)
     defaults = llm.default_sampling_params()
     greedy = defaults.temperature == 0 and "temperature" not in given
     if greedy and any(name in given for name in _SAMPLING):
         given["temperature"] = 1.0
     return dataclasses.replace(defaults, **given, **more)
+
+
+def _tell_not_applied(llm: LLM) -> None:
+    from slipstream.generation_config import not_applied
+
+    settings = not_applied(json.loads(llm.engine.generation_config_json or "{}"))
+    if settings:
+        print(
+            f"slipstream: note: {llm.engine.model_name}'s generation_config.json asks for "
+            f"{', '.join(settings)}, which this version does not apply; answers can differ from "
+            "those of other programs.",
+            file=sys.stderr,
+        )
 
 
 def load(args: argparse.Namespace) -> LLM:

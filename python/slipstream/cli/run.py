@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str]) -> int:
-    args = _parser().parse_args(argv)
+    args = make_parser().parse_args(argv)
     if args.logprobs and not args.json:
         raise InvalidArgumentError("--logprobs needs --json, which is where they are printed.")
     if args.raw and args.system is not None:
@@ -38,7 +38,7 @@ def main(argv: Sequence[str]) -> int:
         return _print_json(answer, meter) if args.json else _print_stream(answer, meter)
 
 
-def _parser() -> argparse.ArgumentParser:
+def make_parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="slipstream run",
         description="Generate from a prompt. If the model has a chat template, the prompt is a "

@@ -1,0 +1,1 @@
+"""One writer of completion scripts for each shell."""
