@@ -205,11 +205,15 @@ void EngineLoop::Admit() {
   for (size_t i = 0; i < std::min(places, waiting_.size()); ++i)
     queue.push_back({waiting_[i]->blocks_needed});
   const int32_t admitted = sched::CountAdmissible(queue, running, limits_, kv_->Unreserved());
+  // Whatever may run out of memory comes before a request leaves the queue, so that none is lost.
+  running_.reserve(running_.size() + admitted);
+  ended_.reserve(ended_.size() + admitted);
   for (int32_t i = 0; i < admitted; ++i) {
+    const int32_t slot = free_slots_.back();
+    Status status = kv_->Open(slot, waiting_.front()->total_limit());
     std::unique_ptr<RequestState> request = std::move(waiting_.front());
     waiting_.pop_front();
-    const int32_t slot = free_slots_.back();
-    if (Status status = kv_->Open(slot, request->total_limit()); !status.ok()) {
+    if (!status.ok()) {
       request->Finish(FinishReason::kError, std::move(status));
       ended_.push_back(std::move(request));
       continue;
