@@ -61,7 +61,8 @@ def _commands() -> list[Command]:
     commands = [Command("", "", top, [])]
     for name, (module, summary) in COMMANDS.items():
         parser: argparse.ArgumentParser = importlib.import_module(module).make_parser()
-        options, positionals = [], []
+        options: list[Argument] = []
+        positionals: list[Argument] = []
         # argparse has no public list of what was added; this attribute is as old as the module.
         for action in parser._actions:
             (options if action.option_strings else positionals).append(_argument(action))
