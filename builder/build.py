@@ -202,7 +202,8 @@ def _constants(prepared: Prepared) -> Weights:
         constant = prepared.graph.constants[name]
         if constant.checkpoint_name is None:
             return np.asarray(constant.values, np.float32).reshape(constant.shape)
-        return read_f32(prepared.checkpoint, constant.checkpoint_name)
+        values = read_f32(prepared.checkpoint, constant.checkpoint_name)
+        return values if constant.rows is None else values[slice(*constant.rows)]
 
     return read
 

@@ -71,11 +71,13 @@ def _write_tensor(out: WeightsSection, plan: TensorPlan, checkpoint: Checkpoint)
     start = out.size
     row_bytes = plan.packed_cols * ELEMENT_BYTES[plan.format]
     for source in plan.sources:
-        if source.transforms:
-            raise InternalError(f"tensor {plan.name}: unknown transforms {source.transforms}")
+        try:
+            wanted = source.rows
+        except ValueError as error:
+            raise InternalError(f"tensor {plan.name}: {error}") from error
         _pad_to(out, start + source.offset * row_bytes)
         tensor = checkpoint.tensor(source.checkpoint_name)
-        for first, block in tensor.row_blocks(BLOCK_ROWS):
+        for first, block in tensor.row_blocks(BLOCK_ROWS, wanted):
             rows = convert(block, tensor.format, plan.format, tensor.name, first)
             if plan.layout == "n16k4":
                 rows = native.pack_n16k4(rows, plan.format)

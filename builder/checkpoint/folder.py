@@ -34,18 +34,21 @@ class CheckpointTensor:
     _file: SafetensorsFile
     _entry: TensorEntry
 
-    def row_blocks(self, multiple: int = 16) -> Iterator[tuple[int, Array]]:
+    def row_blocks(
+        self, multiple: int = 16, rows: tuple[int, int] | None = None
+    ) -> Iterator[tuple[int, Array]]:
         """(first row, rows) in order; each block has at most 64 MiB in any format, and a
-        multiple of `multiple` rows except the last.
+        multiple of `multiple` rows except the last. `rows` is the range to read (first, end).
 
         The rows are read-only views of the mapped file in the type `convert.STORAGE` names, valid
         until the next block is asked for: its pages are dropped then.
         """
         dtype = STORAGE[self.format]
-        rows, cols = self.shape[0], math.prod(self.shape[1:])
+        start, end = (0, self.shape[0]) if rows is None else rows
+        cols = math.prod(self.shape[1:])
         step = max(BLOCK_BYTES // (4 * max(cols, 1)) // multiple, 1) * multiple
-        for first in range(0, rows, step):
-            count = min(step, rows - first)
+        for first in range(start, end, step):
+            count = min(step, end - first)
             begin = self._entry.begin + first * cols * dtype.itemsize
             view = np.frombuffer(self._file.mapping, dtype, count * cols, begin)
             yield first, view.reshape(count, *self.shape[1:])

@@ -17,12 +17,37 @@ Attr = int | float | str | bool
 
 @dataclass(frozen=True)
 class Constant:
-    """A weight: `checkpoint_name` xor `values` is set. `values` are exact f32 numbers."""
+    """A weight: `checkpoint_name` xor `values` is set. `values` are exact f32 numbers.
+
+    A constant may be a part of a checkpoint tensor, which then has `checkpoint_rows` rows: those
+    from `first_row` on, as many as `shape` says. 0 rows stand for the whole tensor.
+    """
 
     name: str
     shape: tuple[int, ...]
     checkpoint_name: str | None = None
     values: tuple[float, ...] | None = None
+    first_row: int = 0
+    checkpoint_rows: int = 0
+
+    def __post_init__(self) -> None:
+        rows = self.checkpoint_rows
+        if rows and not 0 <= self.first_row <= self.first_row + self.shape[0] <= rows:
+            raise ValueError(f"{self.name}: its rows are outside of the {rows} of its tensor")
+        if not rows and self.first_row:
+            raise ValueError(f"{self.name}: a first row needs the number of rows of its tensor")
+
+    @property
+    def checkpoint_shape(self) -> tuple[int, ...]:
+        """Shape of the checkpoint tensor."""
+        return (self.checkpoint_rows, *self.shape[1:]) if self.checkpoint_rows else self.shape
+
+    @property
+    def rows(self) -> tuple[int, int] | None:
+        """(first, end) of a part of a checkpoint tensor, None of a whole one."""
+        if not self.checkpoint_rows:
+            return None
+        return self.first_row, self.first_row + self.shape[0]
 
 
 @dataclass(frozen=True)

@@ -133,8 +133,12 @@ class Interpreter:
             else:
                 assert constant.checkpoint_name is not None
                 array = np.asarray(self._load(constant.checkpoint_name))
-                if array.shape != constant.shape:
-                    raise ValueError(f"{name}: got shape {array.shape}, expected {constant.shape}")
+                if array.shape != constant.checkpoint_shape:
+                    raise ValueError(
+                        f"{name}: got shape {array.shape}, expected {constant.checkpoint_shape}"
+                    )
+                if constant.rows is not None:
+                    array = array[slice(*constant.rows)]
             self._constants[name] = array.astype(self._dtype)
         return self._constants[name]
 
@@ -163,6 +167,17 @@ class Interpreter:
         variance = np.mean(x * x, axis=1, keepdims=True, dtype=self._dtype)
         out: Array = self._constant(node.weights["gain"]) * (x / np.sqrt(variance + eps))
         return out
+
+    def _normed_heads(self, node: Node, x: Array, gain: str) -> Array:
+        values = self._constant(node.weights[gain])
+        heads = x.reshape(len(x), -1, len(values))
+        eps = self._dtype(node.float_attr("eps"))
+        variance = np.mean(heads * heads, axis=2, keepdims=True, dtype=self._dtype)
+        out: Array = values * (heads / np.sqrt(variance + eps))
+        return out.reshape(x.shape)
+
+    def _op_head_rms_norm(self, node: Node, args: list[Array], step: _Step) -> Array:
+        return self._normed_heads(node, args[0], "gain")
 
     def _op_add_rms_norm(self, node: Node, args: list[Array], step: _Step) -> tuple[Array, Array]:
         total = args[0] + args[1]
@@ -230,6 +245,9 @@ class Interpreter:
         q_cols = heads * node.int_attr("head_dim")
         kv_cols = kv_heads * node.int_attr("head_dim")
         q, k, v = np.split(qkv, [q_cols, q_cols + kv_cols], axis=1)
+        if "q_gain" in node.weights:
+            q = self._normed_heads(node, q, "q_gain")
+            k = self._normed_heads(node, k, "k_gain")
         self._write_kv(node, self._rotate(k, kv_heads, cos, sin), v, step)
         return self._rotate(q, heads, cos, sin)
 

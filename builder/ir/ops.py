@@ -32,7 +32,8 @@ Infer = Callable[["Node", list[TensorType], "Graph"], list[TensorType]]
 
 @dataclass(frozen=True)
 class OpSchema:
-    """`weights` are the required roles, `attrs` the required attributes with their types.
+    """`weights` are the required roles, `attrs` the required attributes with their types. The
+    extras come all or not at all.
 
     `row_wise`: each output row depends only on the same row of the inputs, so that a selection of
     rows may move across the operator. `effect`: it writes the KV cache and is never dead.
@@ -48,6 +49,17 @@ class OpSchema:
     portable: bool = True
     row_wise: bool = False
     effect: bool = False
+    extra_weights: tuple[str, ...] = ()
+    extra_attrs: tuple[tuple[str, type], ...] = ()
+
+    def expected(self, node: Node) -> tuple[set[str], dict[str, type]]:
+        """Roles and attributes of a node, with the extras where it has any of them."""
+        weights, attrs = set(self.weights), dict(self.attrs)
+        extra = {*self.extra_weights, *dict(self.extra_attrs)}
+        if extra & {*node.weights, *node.attrs}:
+            weights |= set(self.extra_weights)
+            attrs |= dict(self.extra_attrs)
+        return weights, attrs
 
 
 def _fail(node: Node, message: str) -> ShapeError:
@@ -128,6 +140,23 @@ def _rms_norm(node: Node, types: list[TensorType], graph: Graph) -> list[TensorT
     return [types[0]]
 
 
+def _check_head_gain(node: Node, graph: Graph, role: str, head_dim: int) -> None:
+    gain = _weight_shape(node, graph, role)
+    if gain != (head_dim,):
+        raise _fail(node, f"{role} has shape {gain}, expected ({head_dim},)")
+    if not 0.0 < node.float_attr("eps") < 1.0:
+        raise _fail(node, f"eps = {node.attrs['eps']} is not between 0 and 1")
+
+
+def _head_rms_norm(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
+    _f32_matrix(node, types[0], "input")
+    head_dim = node.int_attr("head_dim")
+    _check_head_gain(node, graph, "gain", head_dim)
+    if types[0].cols % head_dim:
+        raise _fail(node, f"input {types[0]} does not hold heads of {head_dim}")
+    return [types[0]]
+
+
 def _add_rms_norm(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
     out = _same(node, types, graph)[0]
     _check_gain(node, out, graph)
@@ -191,6 +220,9 @@ def _rope_kv_write(node: Node, types: list[TensorType], graph: Graph) -> list[Te
     for type_ in types[1:]:
         if type_ != matrix(Rows.TOKENS, rotary // 2) or rotary > head_dim:
             raise _fail(node, f"table is {type_}, expected f32[tokens, {rotary // 2}]")
+    for role in ("q_gain", "k_gain"):
+        if role in node.weights:
+            _check_head_gain(node, graph, role, head_dim)
     return [matrix(Rows.TOKENS, heads * head_dim)]
 
 
@@ -228,6 +260,15 @@ OPS: dict[str, OpSchema] = {
         OpSchema("linear", 1, 1, _linear, segments=_ANY, row_wise=True),
         OpSchema(
             "rms_norm", 1, 1, _rms_norm, weights=("gain",), attrs=(("eps", float),), row_wise=True
+        ),
+        OpSchema(
+            "head_rms_norm",
+            1,
+            1,
+            _head_rms_norm,
+            weights=("gain",),
+            attrs=(("head_dim", int), ("eps", float)),
+            row_wise=True,
         ),
         OpSchema(
             "rope",
@@ -286,6 +327,8 @@ OPS: dict[str, OpSchema] = {
             attrs=(*_HEADS, ("rotary_dim", int)),
             portable=False,
             effect=True,
+            extra_weights=("q_gain", "k_gain"),
+            extra_attrs=(("eps", float),),
         ),
         OpSchema(
             "attention_kv",
@@ -315,12 +358,12 @@ def infer(node: Node, graph: Graph) -> list[TensorType]:
             f"has {len(node.inputs)} inputs and {len(node.outputs)} outputs, "
             f"expected {schema.inputs} and {schema.outputs}",
         )
-    if set(node.weights) != set(schema.weights):
-        raise _fail(node, f"has weights {sorted(node.weights)}, expected {sorted(schema.weights)}")
+    roles, expected = schema.expected(node)
+    if set(node.weights) != roles:
+        raise _fail(node, f"has weights {sorted(node.weights)}, expected {sorted(roles)}")
     low, high = schema.segments
     if not low <= len(node.segments) <= high:
         raise _fail(node, f"has {len(node.segments)} segments, expected {low} to {high}")
-    expected = dict(schema.attrs)
     if set(node.attrs) != set(expected):
         raise _fail(node, f"has attributes {sorted(node.attrs)}, expected {sorted(expected)}")
     for name, type_ in expected.items():

@@ -17,7 +17,8 @@ def _segment(segment: Segment) -> str:
 def _constant(constant: Constant) -> str:
     shape = ", ".join(str(d) for d in constant.shape)
     if constant.checkpoint_name is not None:
-        return f"  const {constant.name}: [{shape}] = checkpoint {constant.checkpoint_name}"
+        part = f" rows {constant.rows[0]}:{constant.rows[1]}" if constant.rows else ""
+        return f"  const {constant.name}: [{shape}] = checkpoint {constant.checkpoint_name}{part}"
     values = constant.values or ()
     head = ", ".join(repr(v) for v in values[:3])
     more = f", ... {len(values)} values" if len(values) > 3 else ""

@@ -21,6 +21,9 @@ def _constant(constant: Constant) -> dict[str, Any]:
     out: dict[str, Any] = {"name": constant.name, "shape": list(constant.shape)}
     if constant.checkpoint_name is not None:
         out["checkpoint_name"] = constant.checkpoint_name
+        if constant.checkpoint_rows:
+            out["first_row"] = constant.first_row
+            out["checkpoint_rows"] = constant.checkpoint_rows
     else:
         out["values"] = list(constant.values or ())
     return out
@@ -104,6 +107,8 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
                     tuple(item["shape"]),
                     item.get("checkpoint_name"),
                     tuple(float(v) for v in values) if values is not None else None,
+                    int(item.get("first_row", 0)),
+                    int(item.get("checkpoint_rows", 0)),
                 )
             )
         for item in data["nodes"]:

@@ -42,6 +42,11 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "qk_norm": (False,),
     "use_qk_norm": (False,),
     "use_mrope": (False,),
+    "attention_bias": (False,),
+    "mlp_bias": (False,),
+    "lm_head_bias": (False,),
+    "full_attn_mod": (1,),
+    "interpolate_factor": (1, 1.0),
     "embedding_multiplier": (1.0, 1),
     "residual_multiplier": (1.0, 1),
     "logits_scaling": (1.0, 1),
@@ -71,6 +76,10 @@ class ConfigReader:
     def raw(self, key: str) -> Any:
         """The value, or None where the key is absent or null."""
         self._used.add(key)
+        return self._config.get(key)
+
+    def peek(self, key: str) -> Any:
+        """The value as `raw` gives it, without counting as read."""
         return self._config.get(key)
 
     def has(self, key: str) -> bool:

@@ -46,6 +46,46 @@ class _Builder:
         rows = self.shapes[weight][0]
         return self.add("linear", name, x, segments=(Segment(segment, rows, weight, bias_name),))
 
+    def linears(
+        self, x: str, parts: Mapping[str, tuple[str, int]], fused: str, bias: bool
+    ) -> list[str]:
+        """Linears of one input, by name: (path of the tensor, rows). Where the checkpoint holds
+        them one after the other in a single tensor, that is `fused`."""
+        if not self.spec.fused_projections:
+            return [self.linear(n, x, path, n, bias) for n, (path, _) in parts.items()]
+        out, first = [], 0
+        for name, (_, rows) in parts.items():
+            weight = self.part(f"{fused}.weight", name, first, rows)
+            bias_name = self.part(f"{fused}.bias", name, first, rows) if bias else None
+            out.append(
+                self.add("linear", name, x, segments=(Segment(name, rows, weight, bias_name),))
+            )
+            first += rows
+        return out
+
+    def part(self, tensor: str, name: str, first: int, rows: int) -> str:
+        """Rows of a checkpoint tensor as a constant of their own."""
+        whole = self.shapes[tensor]
+        constant = Constant(
+            f"{tensor}.{name}",
+            (rows, *whole[1:]),
+            checkpoint_name=tensor,
+            first_row=first,
+            checkpoint_rows=whole[0],
+        )
+        return self.graph.add_constant(constant)
+
+    def head_norm(self, name: str, x: str, gain: str) -> str:
+        if not self.spec.qk_norm:
+            return x
+        return self.add(
+            "head_rms_norm",
+            name,
+            x,
+            weights={"gain": self.weight(gain)},
+            attrs={"head_dim": self.spec.head_dim, "eps": self.spec.norm_eps},
+        )
+
     def norm(self, name: str, x: str, gain: str) -> str:
         return self.add(
             "rms_norm",
@@ -73,9 +113,15 @@ class _Builder:
     def attention(self, x: str, prefix: str) -> str:
         spec = self.spec
         path = f"{prefix}.self_attn"
-        q = self.linear("q", x, f"{path}.q_proj", "q", spec.qkv_bias)
-        k = self.linear("k", x, f"{path}.k_proj", "k", spec.qkv_bias)
-        v = self.linear("v", x, f"{path}.v_proj", "v", spec.qkv_bias)
+        kv_rows = spec.num_kv_heads * spec.head_dim
+        parts = {
+            "q": (f"{path}.q_proj", spec.num_heads * spec.head_dim),
+            "k": (f"{path}.k_proj", kv_rows),
+            "v": (f"{path}.v_proj", kv_rows),
+        }
+        q, k, v = self.linears(x, parts, f"{path}.qkv_proj", spec.qkv_bias)
+        q = self.head_norm("q_norm", q, f"{path}.q_norm.weight")
+        k = self.head_norm("k_norm", k, f"{path}.k_norm.weight")
         out = self.add(
             "attention",
             "attention",
@@ -94,8 +140,9 @@ class _Builder:
 
     def mlp(self, x: str, prefix: str) -> str:
         path = f"{prefix}.mlp"
-        gate = self.linear("gate", x, f"{path}.gate_proj", "gate", self.spec.mlp_bias)
-        up = self.linear("up", x, f"{path}.up_proj", "up", self.spec.mlp_bias)
+        rows = self.spec.intermediate_size
+        parts = {"gate": (f"{path}.gate_proj", rows), "up": (f"{path}.up_proj", rows)}
+        gate, up = self.linears(x, parts, f"{path}.gate_up_proj", self.spec.mlp_bias)
         act = self.add(self.spec.activation, "act", gate)
         product = self.add("mul", "gated", act, up)
         return self.linear("down", product, f"{path}.down_proj", "down", self.spec.mlp_bias)

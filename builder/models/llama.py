@@ -1,5 +1,6 @@
-"""The Llama family: Llama, Mistral (a window on every layer) and Qwen2 (biases on q, k and v,
-windows on some layers). They share one graph; only the configs differ."""
+"""The Llama family: Llama, Mistral (a window on every layer), Qwen2 (biases on q, k and v, windows
+on some layers), Qwen3 (norms over the heads of q and k) and Phi-3 (a part of each head is rotated,
+fused projections in the checkpoint). They share one graph; mostly the configs differ."""
 
 from __future__ import annotations
 
@@ -9,7 +10,7 @@ from typing import Any
 
 from slipstream.builder.errors import InputError, UnsupportedError
 from slipstream.builder.models.config_reader import ConfigReader, short
-from slipstream.builder.models.rope import read_rope
+from slipstream.builder.models.rope import RopeRules, read_rope
 from slipstream.builder.models.spec import ModelSpec
 
 MAX_VOCAB = 1 << 22
@@ -30,6 +31,11 @@ class _Variant:
     architecture: str
     max_positions: int
     kv_heads: int | None = None
+    head_dim: int | None = None
+    eps: float = 1e-6
+    rope: RopeRules | None = None
+    fused_projections: bool = False
+    qk_norm: bool = False
 
 
 def parse_llama(config: Mapping[str, Any]) -> ModelSpec:
@@ -54,8 +60,32 @@ def parse_mistral(config: Mapping[str, Any]) -> ModelSpec:
     return _parse(reader, variant, windows, False, False, False)
 
 
+def parse_phi3(config: Mapping[str, Any]) -> ModelSpec:
+    reader = ConfigReader(config)
+    layers = _num_layers(reader)
+    windows = (_window(reader),) * layers
+    _check_layer_types(reader, windows)
+    # "yarn" is what the first files of this family called longrope.
+    rope = RopeRules(("default", "longrope"), {"su": "longrope", "yarn": "longrope"}, True, 4096)
+    _check_auto_map(reader, "phi3", "Phi3")
+    variant = _Variant("Phi3ForCausalLM", 4096, eps=1e-5, rope=rope, fused_projections=True)
+    return _parse(reader, variant, windows, False, False, False)
+
+
+def parse_qwen3(config: Mapping[str, Any]) -> ModelSpec:
+    reader = ConfigReader(config)
+    bias = reader.boolean("attention_bias", False)
+    variant = _Variant("Qwen3ForCausalLM", 32768, 32, head_dim=128, qk_norm=True)
+    return _parse(reader, variant, _qwen_windows(reader), bias, bias, False)
+
+
 def parse_qwen2(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
+    windows = _qwen_windows(reader)
+    return _parse(reader, _Variant("Qwen2ForCausalLM", 32768, 32), windows, True, False, False)
+
+
+def _qwen_windows(reader: ConfigReader) -> tuple[int, ...]:
     layers = _num_layers(reader)
     used = reader.boolean("use_sliding_window", False)
     window = _window(reader) if reader.has("sliding_window") else 4096
@@ -66,7 +96,19 @@ def parse_qwen2(config: Mapping[str, Any]) -> ModelSpec:
     types = reader.raw("layer_types")
     if types is not None:
         windows = _windows_of_types(reader, types, layers, window)
-    return _parse(reader, _Variant("Qwen2ForCausalLM", 32768, 32), windows, True, False, False)
+    return windows
+
+
+def _check_auto_map(reader: ConfigReader, module: str, name: str) -> None:
+    """Files from before an architecture was part of transformers name the code that became it."""
+    stock = {
+        "AutoConfig": f"configuration_{module}.{name}Config",
+        "AutoModelForCausalLM": f"modeling_{module}.{name}ForCausalLM",
+        "AutoTokenizer": "Xenova/gpt-4o",
+    }
+    value = reader.peek("auto_map")
+    if isinstance(value, dict) and all(stock.get(k) == v for k, v in value.items()):
+        reader.raw("auto_map")
 
 
 def _num_layers(reader: ConfigReader) -> int:
@@ -125,12 +167,14 @@ def _heads(reader: ConfigReader, variant: _Variant, hidden: int) -> tuple[int, i
             f"{reader.where}: 'num_attention_heads' = {heads} is not a multiple of "
             f"'num_key_value_heads' = {kv_heads}; correct the checkpoint's config.json"
         )
-    if reader.raw("head_dim") is None and hidden % heads:
+    default_dim = variant.head_dim
+    if reader.raw("head_dim") is None and hidden % heads and default_dim is None:
         raise InputError(
             f"{reader.where}: 'hidden_size' = {hidden} is not a multiple of "
             f"'num_attention_heads' = {heads}, and 'head_dim' is not given; set 'head_dim'"
         )
-    head_dim = reader.integer("head_dim", 2, MAX_HEAD_DIM, max(hidden // heads, 1))
+    default_dim = default_dim or max(hidden // heads, 1)
+    head_dim = reader.integer("head_dim", 2, MAX_HEAD_DIM, default_dim)
     if head_dim % 2:
         raise reader.bad("head_dim", head_dim, "is odd, but RoPE rotates pairs and needs it even")
     return heads, kv_heads, head_dim
@@ -173,9 +217,9 @@ def _parse(
         num_heads=heads,
         num_kv_heads=kv_heads,
         head_dim=head_dim,
-        norm_eps=reader.number("rms_norm_eps", 1e-12, 0.1, 1e-6),
+        norm_eps=reader.number("rms_norm_eps", 1e-12, 0.1, variant.eps),
         activation=_ACTIVATIONS[reader.choice("hidden_act", _ACTIVATIONS, "silu")],
-        rope=read_rope(reader, head_dim, max_positions),
+        rope=read_rope(reader, head_dim, max_positions, variant.rope),
         max_position_embeddings=max_positions,
         tied_embeddings=reader.boolean("tie_word_embeddings", False),
         qkv_bias=qkv_bias,
@@ -185,6 +229,8 @@ def _parse(
         checkpoint_dtype=_DTYPES.get(dtype) if isinstance(dtype, str) else None,
         bos_token_id=bos[0] if bos else -1,
         eos_token_ids=_token_ids(reader, "eos_token_id", vocab),
+        fused_projections=variant.fused_projections,
+        qk_norm=variant.qk_norm,
     )
     reader.finish()
     return spec

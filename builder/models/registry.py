@@ -13,7 +13,9 @@ from slipstream.builder.models.spec import ModelSpec
 _PARSERS: Mapping[str, Callable[[Mapping[str, Any]], ModelSpec]] = {
     "LlamaForCausalLM": llama.parse_llama,
     "MistralForCausalLM": llama.parse_mistral,
+    "Phi3ForCausalLM": llama.parse_phi3,
     "Qwen2ForCausalLM": llama.parse_qwen2,
+    "Qwen3ForCausalLM": llama.parse_qwen3,
 }
 
 

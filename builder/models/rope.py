@@ -58,11 +58,13 @@ _COMMON = frozenset({"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 @dataclass(frozen=True)
 class RopeRules:
     """What an architecture allows: `kinds`, `aliases` of old names, and whether only a part of
-    each head may be rotated."""
+    each head may be rotated. `original` is the trained length of configs that do not say it beside
+    their RoPE keys; what those say is not read then, as in the reference implementation."""
 
     kinds: tuple[str, ...] = KINDS
     aliases: Mapping[str, str] | None = None
     partial: bool = False
+    original: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,8 +96,9 @@ def read_rope(
                 f"'{kind}'; supported: {', '.join(sorted(_COMMON | _KEYS[kind]))}"
             )
     # The key beside `rope_scaling` wins over the one inside, as in the reference implementation.
-    source = reader if reader.raw(_ORIGINAL) is not None else inner
-    original = source.integer(_ORIGINAL, 1, 1 << 24, max_positions)
+    outside = reader.raw(_ORIGINAL) is not None or rules.original is not None
+    source = reader if outside else inner
+    original = source.integer(_ORIGINAL, 1, 1 << 24, rules.original or max_positions)
     shape = _Shape(theta, dim, max_positions, original)
     return _check_finite(inner, _SPECS[kind](inner, shape))
 

@@ -33,7 +33,9 @@ class ModelSpec:
     """A pre-norm decoder with RMSNorm, RoPE, grouped-query attention and a gated MLP.
 
     `windows` holds one entry per layer: 0 attends to all earlier positions, W to the last W
-    (the position itself included). Token ids of `eos_token_ids` end a generation.
+    (the position itself included). With `fused_projections` the checkpoint holds q, k and v in one
+    tensor, and gate and up in another; `qk_norm` is an RMSNorm over each head of q and k before
+    RoPE. Token ids of `eos_token_ids` end a generation.
     """
 
     architecture: str
@@ -57,3 +59,5 @@ class ModelSpec:
     checkpoint_dtype: str | None
     bos_token_id: int
     eos_token_ids: tuple[int, ...]
+    fused_projections: bool = False
+    qk_norm: bool = False

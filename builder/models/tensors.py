@@ -32,11 +32,15 @@ def expected_tensors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor that the model reads, in the order of its layers."""
     hidden, mlp = spec.hidden_size, spec.intermediate_size
     q, kv = spec.num_heads * spec.head_dim, spec.num_kv_heads * spec.head_dim
-    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, hidden)}
-    for layer in range(spec.num_layers):
-        prefix = f"model.layers.{layer}"
-        shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
-        for path, rows, cols, bias in (
+    if spec.fused_projections:
+        projections = [
+            ("self_attn.qkv_proj", q + 2 * kv, hidden, spec.qkv_bias),
+            ("self_attn.o_proj", hidden, q, spec.o_bias),
+            ("mlp.gate_up_proj", 2 * mlp, hidden, spec.mlp_bias),
+            ("mlp.down_proj", hidden, mlp, spec.mlp_bias),
+        ]
+    else:
+        projections = [
             ("self_attn.q_proj", q, hidden, spec.qkv_bias),
             ("self_attn.k_proj", kv, hidden, spec.qkv_bias),
             ("self_attn.v_proj", kv, hidden, spec.qkv_bias),
@@ -44,10 +48,18 @@ def expected_tensors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
             ("mlp.gate_proj", mlp, hidden, spec.mlp_bias),
             ("mlp.up_proj", mlp, hidden, spec.mlp_bias),
             ("mlp.down_proj", hidden, mlp, spec.mlp_bias),
-        ):
+        ]
+    shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, hidden)}
+    for layer in range(spec.num_layers):
+        prefix = f"model.layers.{layer}"
+        shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
+        for path, rows, cols, bias in projections:
             shapes[f"{prefix}.{path}.weight"] = (rows, cols)
             if bias:
                 shapes[f"{prefix}.{path}.bias"] = (rows,)
+        if spec.qk_norm:
+            shapes[f"{prefix}.self_attn.q_norm.weight"] = (spec.head_dim,)
+            shapes[f"{prefix}.self_attn.k_norm.weight"] = (spec.head_dim,)
         shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
     shapes[NORM] = (hidden,)
     if not spec.tied_embeddings:

@@ -3,16 +3,27 @@ sin tables that all layers share."""
 
 from __future__ import annotations
 
-from slipstream.builder.ir.graph import Graph, Node
+from dataclasses import dataclass
+
+from slipstream.builder.ir.graph import Attr, Graph, Node
 from slipstream.builder.passes.base import PassResult, Uses, layer_list, remove_dead
 
-_Match = tuple[Node, Node]  # the qkv linear, the RoPE of q
 _TableKey = tuple[str, int, float]
+
+
+@dataclass(frozen=True)
+class _Match:
+    """The linear that makes q, k and v, the RoPE of q, and the norms of q and k, if any."""
+
+    qkv: Node
+    q_rope: Node
+    norms: tuple[Node, Node] | None
 
 
 class FuseRopeKv:
     """attention(rope(q), rope(k), v) over slices of one qkv ->
-    attention_kv(rope_kv_write(qkv, cos, sin)). Needs fuse_qkv before it."""
+    attention_kv(rope_kv_write(qkv, cos, sin)), with the norms of the heads of q and k before RoPE.
+    Needs fuse_qkv before it."""
 
     name = "fuse_rope_kv"
     portable = False
@@ -32,9 +43,10 @@ class FuseRopeKv:
             if node.name not in matches:
                 nodes.append(node)
                 continue
-            qkv, q_rope = matches[node.name]
-            table = tables.setdefault(_table_key(q_rope), _table(q_rope, len(tables)))
-            nodes += _fused(node, qkv, q_rope, table)
+            match = matches[node.name]
+            key = _table_key(match.q_rope)
+            table = tables.setdefault(key, _table(match.q_rope, len(tables)))
+            nodes += _fused(node, match, table)
         layers = [n.layer for n in graph.nodes if n.name in matches]
         log = (
             f"RoPE and KV write of {layer_list(layers)} into rope_kv_write",
@@ -57,8 +69,15 @@ def _match(attention: Node, uses: Uses) -> _Match | None:
     v = uses.made_by(attention.inputs[2], "slice")
     if q_rope is None or k_rope is None or v is None or _table_key(q_rope) != _table_key(k_rope):
         return None
-    q, k = uses.made_by(q_rope.inputs[0], "slice"), uses.made_by(k_rope.inputs[0], "slice")
+    q_norm, k_norm = (uses.made_by(r.inputs[0], "head_rms_norm") for r in (q_rope, k_rope))
+    norms = None
+    if q_norm is not None and k_norm is not None and q_norm.attrs == k_norm.attrs:
+        norms = (q_norm, k_norm)
+    q_source, k_source = norms or (q_rope, k_rope)
+    q, k = uses.made_by(q_source.inputs[0], "slice"), uses.made_by(k_source.inputs[0], "slice")
     if q is None or k is None or q_rope.inputs[1] != k_rope.inputs[1]:
+        return None
+    if norms is not None and norms[0].int_attr("head_dim") != attention.int_attr("head_dim"):
         return None
     qkv = uses.made_by(q.inputs[0], "linear")
     if qkv is None or {k.inputs[0], v.inputs[0]} != {q.inputs[0]}:
@@ -67,7 +86,9 @@ def _match(attention: Node, uses: Uses) -> _Match | None:
     starts = [0, rows[0], rows[0] + rows[1]] if len(rows) == 3 else []
     if [s.int_attr("start") for s in (q, k, v)] != starts:
         return None
-    return (qkv, q_rope) if [s.int_attr("size") for s in (q, k, v)] == rows else None
+    if [s.int_attr("size") for s in (q, k, v)] != rows:
+        return None
+    return _Match(qkv, q_rope, norms)
 
 
 def _table(rope: Node, index: int) -> Node:
@@ -83,15 +104,22 @@ def _table(rope: Node, index: int) -> Node:
     )
 
 
-def _fused(attention: Node, qkv: Node, q_rope: Node, table: Node) -> list[Node]:
+def _fused(attention: Node, match: _Match, table: Node) -> list[Node]:
     shape = {k: attention.attrs[k] for k in ("heads", "kv_heads", "head_dim", "window")}
     name = f"layers.{attention.layer}.rope_kv"
+    weights: dict[str, str] = {}
+    attrs: dict[str, Attr] = {**shape, "rotary_dim": match.q_rope.attrs["rotary_dim"]}
+    if match.norms is not None:
+        q_norm, k_norm = match.norms
+        weights = {"q_gain": q_norm.weights["gain"], "k_gain": k_norm.weights["gain"]}
+        attrs["eps"] = q_norm.attrs["eps"]
     write = Node(
         "rope_kv_write",
         name,
-        (qkv.outputs[0], *table.outputs),
+        (match.qkv.outputs[0], *table.outputs),
         (name,),
-        attrs={**shape, "rotary_dim": q_rope.attrs["rotary_dim"]},
+        weights=weights,
+        attrs=attrs,
         layer=attention.layer,
     )
     read = Node(

@@ -30,6 +30,7 @@ MAX_HEAD_DIM = 1024
 _NEEDS: Mapping[str, str] = {
     "slice": "fuse_rope_kv (after fuse_qkv)",
     "rope": "fuse_rope_kv (after fuse_qkv)",
+    "head_rms_norm": "fuse_rope_kv (after fuse_qkv)",
     "attention": "fuse_rope_kv (after fuse_qkv)",
     "silu": "fuse_gate_up",
     "mul": "fuse_gate_up",

@@ -183,7 +183,14 @@ class _Lowering:
             "rotary_dim": node.attrs["rotary_dim"],
             **dict(zip(("q_col", "k_col", "v_col"), columns, strict=True)),
         }
-        return "rope_kv_write", {}, attrs
+        weights = {
+            role: self._weights.vector(f"layers.{node.layer}.{role}", node.weights[role])
+            for role in ("q_gain", "k_gain")
+            if role in node.weights
+        }
+        if weights:
+            attrs["eps"] = node.attrs["eps"]
+        return "rope_kv_write", weights, attrs
 
     def _attention(self, node: Node) -> _Lowered:
         attrs = {**self._layer_attrs(node), "scale": node.attrs["scale"]}

@@ -23,8 +23,8 @@ class TensorSource:
     """Where the rows of one segment come from.
 
     `dims` is the shape in the checkpoint, `offset` the first packed row of the segment,
-    `transforms` what is done to the rows on the way beyond the conversion of the format
-    (none are needed by the Llama family).
+    `transforms` what is done to the rows on the way beyond the conversion of the format, in order:
+    `rows:START:STOP` takes that range of the checkpoint tensor's rows.
     """
 
     checkpoint_name: str
@@ -32,6 +32,22 @@ class TensorSource:
     segment: str = ""
     offset: int = 0
     transforms: tuple[str, ...] = ()
+
+    @property
+    def rows(self) -> tuple[int, int]:
+        """(first, end) of the rows that are read. ValueError for an unknown transform."""
+        first, end = 0, self.dims[0]
+        for transform in self.transforms:
+            kind, _, text = transform.partition(":")
+            numbers = text.split(":")
+            if kind != "rows" or len(numbers) != 2 or not all(n.isdecimal() for n in numbers):
+                raise ValueError(f"{self.checkpoint_name}: unknown transform '{transform}'")
+            first, end = first + int(numbers[0]), first + int(numbers[1])
+        if not 0 <= first < end <= self.dims[0]:
+            raise ValueError(
+                f"{self.checkpoint_name}: rows {first} to {end} are outside of {self.dims[0]}"
+            )
+        return first, end
 
 
 @dataclass(frozen=True)

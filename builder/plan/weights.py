@@ -71,16 +71,17 @@ class WeightPlanner:
     def _sources(self, segments: Sequence[Segment], names: list[str]) -> tuple[TensorSource, ...]:
         whole = len(segments) == 1
         return tuple(
-            TensorSource(
-                checkpoint_name=self._checkpoint_name(name),
-                dims=self._graph.constants[name].shape,
-                segment="" if whole else segment.name,
-                offset=offset,
-            )
+            self._source(name, "" if whole else segment.name, offset)
             for segment, name, offset in zip(
                 segments, names, self.packed_offsets(segments), strict=True
             )
         )
+
+    def _source(self, constant: str, segment: str = "", offset: int = 0) -> TensorSource:
+        item = self._graph.constants[constant]
+        rows = (f"rows:{item.rows[0]}:{item.rows[1]}",) if item.rows else ()
+        name = self._checkpoint_name(constant)
+        return TensorSource(name, item.checkpoint_shape, segment, offset, rows)
 
     def table(self, name: str, constant: str, *, tied: bool) -> str:
         """An embedding table: `row_major`, or the head's own matrix where the two are tied."""
@@ -93,7 +94,7 @@ class WeightPlanner:
             layout="row_major",
             logical_shape=(vocab, hidden),
             packed_rows=vocab,
-            sources=(TensorSource(self._checkpoint_name(constant), (vocab, hidden)),),
+            sources=(self._source(constant),),
         )
         return self._add(("table", constant), plan)
 
@@ -107,7 +108,7 @@ class WeightPlanner:
             literal = np.asarray(item.values, "<f4").tobytes()
             reason = "computed from config.json when the engine was built"
         else:
-            sources = (TensorSource(self._checkpoint_name(constant), item.shape),)
+            sources = (self._source(constant),)
         plan = TensorPlan(
             name=name,
             format="f32",

@@ -94,6 +94,9 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
         random.Floats(rows * cols, round % 2 == 0 ? Values::kNormal : Values::kExtreme);
     const std::vector<float> cos = random.Floats(rows * dim, Values::kNormal);
     const std::vector<float> sin = random.Floats(rows * dim, Values::kNormal);
+    const bool normed = round % 4 < 2;
+    const std::vector<float> q_gain = random.Floats(dim, Values::kNormal);
+    const std::vector<float> k_gain = random.Floats(dim, Values::kNormal);
     std::vector<int32_t> positions;
     std::vector<int64_t> blocks;
     for (int32_t r = 0; r < rows; ++r) {
@@ -120,6 +123,11 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
       a.q_col = 5;
       a.k_col = 5 + heads * dim;
       a.v_col = 5 + (heads + kv_heads) * dim;
+      if (normed) {
+        a.q_gain = q_gain.data();
+        a.k_gain = k_gain.data();
+        a.eps = 1e-5f;
+      }
       a.unit_end = cut;
       kernels.rope_kv_write(a);
       a.unit_begin = cut;

@@ -27,7 +27,11 @@ def packed(plan: TensorPlan, weights: Callable[[str], Array]) -> Array:
     for source in plan.sources:
         array = weights(source.checkpoint_name)
         assert array.shape == source.dims
-        out[source.offset : source.offset + source.dims[0]] = array
+        for transform in source.transforms:
+            kind, first, end = transform.split(":")
+            assert kind == "rows"
+            array = array[int(first) : int(end)]
+        out[source.offset : source.offset + len(array)] = array
     return out
 
 
@@ -133,7 +137,13 @@ class PlanRunner:
             x[..., half:rotary] = q * cos[:, None] + p * sin[:, None]
             return x
 
-        k = rotate(heads(a["k_col"], a["kv_heads"]))
+        def normed(x: Array, role: str) -> Array:
+            if role not in step["weights"]:
+                return x
+            out: Array = x / np.sqrt((x * x).mean(-1, keepdims=True) + a["eps"])
+            return out * self.weight(step, role)
+
+        k = rotate(normed(heads(a["k_col"], a["kv_heads"]), "k_gain"))
         v = heads(a["v_col"], a["kv_heads"])
         first = 0
         for slot, tokens in self.chunks:
@@ -143,7 +153,7 @@ class PlanRunner:
             rows = slice(first, first + len(tokens))
             self.cache[key] = (np.concatenate([old_k, k[rows]]), np.concatenate([old_v, v[rows]]))
             first += len(tokens)
-        outs[0][:] = rotate(heads(a["q_col"], a["heads"])).reshape(len(qkv), -1)
+        outs[0][:] = rotate(normed(heads(a["q_col"], a["heads"]), "q_gain")).reshape(len(qkv), -1)
 
     def attention(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
         a = step["attrs"]

@@ -236,7 +236,13 @@ def test_a_config_that_is_not_an_object(value: Any) -> None:
 
 
 def test_known_architectures() -> None:
-    assert architectures() == ["LlamaForCausalLM", "MistralForCausalLM", "Qwen2ForCausalLM"]
+    assert architectures() == [
+        "LlamaForCausalLM",
+        "MistralForCausalLM",
+        "Phi3ForCausalLM",
+        "Qwen2ForCausalLM",
+        "Qwen3ForCausalLM",
+    ]
 
 
 def shapes(tiny: TinyConfig) -> dict[str, tuple[int, ...]]:

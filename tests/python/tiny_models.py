@@ -70,7 +70,9 @@ def config_json(tiny: TinyConfig) -> dict[str, Any]:
     model_type = {
         "LlamaForCausalLM": "llama",
         "MistralForCausalLM": "mistral",
+        "Phi3ForCausalLM": "phi3",
         "Qwen2ForCausalLM": "qwen2",
+        "Qwen3ForCausalLM": "qwen3",
     }[tiny.architecture]
     config: dict[str, Any] = {
         "architectures": [tiny.architecture],
@@ -92,12 +94,14 @@ def config_json(tiny: TinyConfig) -> dict[str, Any]:
     }
     if tiny.head_dim is not None:
         config["head_dim"] = tiny.head_dim
+    if model_type == "qwen3":
+        config["attention_bias"] = tiny.attention_bias
     if model_type == "llama":
         config["attention_bias"] = tiny.attention_bias
         config["mlp_bias"] = tiny.mlp_bias
-    if model_type == "mistral":
+    if model_type in ("mistral", "phi3"):
         config["sliding_window"] = tiny.window
-    if model_type == "qwen2":
+    if model_type in ("qwen2", "qwen3"):
         config["use_sliding_window"] = tiny.window is not None
         config["sliding_window"] = tiny.window
         config["max_window_layers"] = tiny.max_window_layers
@@ -237,6 +241,69 @@ def write_tokenizer(folder: Path, vocab: int) -> None:
         "clean_up_tokenization_spaces": False,
     }
     (folder / "tokenizer_config.json").write_text(json.dumps(settings, indent=2) + "\n")
+
+
+def _factors(rng: np.random.Generator, count: int) -> list[float]:
+    return [round(float(v), 3) for v in np.sort(rng.uniform(1.0, 20.0, count))]
+
+
+def random_phi3(seed: int) -> TinyConfig:
+    """A drawn Phi-3: fused projections, partly rotated heads, longrope under each of its names."""
+    rng = np.random.default_rng(2000 + seed)
+    kv_heads = int(rng.choice([1, 2]))
+    heads = kv_heads * int(rng.choice([1, 2, 3]))
+    head_dim = int(rng.choice([8, 16]))
+    part = float(rng.choice([1.0, 0.75, 0.5]))
+    count = int(head_dim * part) // 2
+    kind = ("default", "longrope", "su", "yarn")[seed % 4]
+    rope: dict[str, Any] | None = None
+    if kind != "default":
+        rope = {"type": kind, "short_factor": _factors(rng, count)}
+        rope["long_factor"] = _factors(rng, count)
+        rope["original_max_position_embeddings"] = 32
+    return TinyConfig(
+        seed=seed,
+        architecture="Phi3ForCausalLM",
+        vocab=int(rng.choice([97, 160])),
+        hidden=heads * head_dim,
+        intermediate=int(rng.choice([17, 43, 64])),
+        layers=int(rng.choice([1, 2])),
+        heads=heads,
+        kv_heads=kv_heads,
+        tied=bool(rng.choice([True, False])),
+        rope=rope,
+        window=[None, 9][int(rng.integers(2))],
+        max_positions=128,
+        extra={
+            "partial_rotary_factor": part,
+            "original_max_position_embeddings": 32,
+            "attention_bias": False,
+            "embd_pdrop": 0.0,
+            "pad_token_id": 0,
+        },
+    )
+
+
+def random_qwen3(seed: int) -> TinyConfig:
+    """A drawn Qwen3: norms over the heads of q and k, head_dim apart from the hidden size."""
+    rng = np.random.default_rng(3000 + seed)
+    kv_heads = int(rng.choice([1, 2, 3]))
+    heads = kv_heads * int(rng.choice([1, 2]))
+    return TinyConfig(
+        seed=seed,
+        architecture="Qwen3ForCausalLM",
+        vocab=int(rng.choice([97, 160])),
+        hidden=heads * int(rng.choice([5, 8])),
+        intermediate=int(rng.choice([17, 43, 64])),
+        layers=int(rng.choice([2, 3])),
+        heads=heads,
+        kv_heads=kv_heads,
+        head_dim=int(rng.choice([6, 16, 22])),
+        attention_bias=bool(rng.choice([True, False])),
+        tied=bool(rng.choice([True, False])),
+        window=[None, 7][int(rng.integers(2))],
+        spelling=4 + seed % 2,
+    )
 
 
 def random_config(seed: int) -> TinyConfig:

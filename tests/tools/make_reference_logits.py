@@ -21,12 +21,22 @@ from numpy.typing import NDArray
 TESTS = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(TESTS / "python"))
 
-from tiny_models import TinyConfig, make_checkpoint, random_config  # noqa: E402
+from tiny_models import (  # noqa: E402
+    TinyConfig,
+    config_json,
+    make_checkpoint,
+    random_config,
+    random_phi3,
+    random_qwen3,
+)
 
-from slipstream.builder.models import RopeSpec  # noqa: E402
+from slipstream.builder.models import ModelSpec, RopeSpec, fix_length, parse_config  # noqa: E402
 
 REFERENCE = TESTS / "data" / "reference_logits.json"
 SEEDS = (0, 4, 9, 14, 20, 22)
+# Models beyond the first families: who draws them, and the seeds.
+DRAWN = {"phi3": random_phi3, "qwen3": random_qwen3}
+DRAWN_SEEDS = {"phi3": (1, 2), "qwen3": (0, 3)}
 LENGTH = 40
 POSITIONS = (0, 13, 39)
 
@@ -72,26 +82,36 @@ def reference_logits(
     return logits
 
 
+def spec_of(tiny: TinyConfig) -> ModelSpec:
+    """The model as an engine for its whole context computes it."""
+    return fix_length(parse_config(config_json(tiny)), tiny.max_positions)[0]
+
+
+def stored_model(seed: int, tiny: TinyConfig, rope: RopeSpec | None = None) -> dict[str, Any]:
+    logits = reference_logits(tiny, tokens_of(tiny), rope)
+    return {
+        "seed": seed,
+        "architecture": tiny.architecture,
+        "range": float(np.ptp(logits)),
+        # Seven digits: well below the tolerance of the comparison.
+        "rows": {str(p): [float(f"{v:.7g}") for v in logits[p].tolist()] for p in POSITIONS},
+    }
+
+
 def make() -> dict[str, Any]:
     import transformers
 
-    models = []
-    for seed in SEEDS:
-        tiny = random_config(seed)
-        logits = reference_logits(tiny, tokens_of(tiny))
-        models.append(
-            {
-                "seed": seed,
-                "architecture": tiny.architecture,
-                "range": float(np.ptp(logits)),
-                "rows": {
-                    # Seven digits: well below the tolerance of the comparison.
-                    str(p): [float(f"{v:.7g}") for v in logits[p].tolist()]
-                    for p in POSITIONS
-                },
-            }
-        )
-    return {"transformers": transformers.__version__, "length": LENGTH, "models": models}
+    drawn = {
+        f"{name}-{seed}": stored_model(seed, draw(seed), spec_of(draw(seed)).rope)
+        for name, draw in DRAWN.items()
+        for seed in DRAWN_SEEDS[name]
+    }
+    return {
+        "transformers": transformers.__version__,
+        "length": LENGTH,
+        "models": [stored_model(seed, random_config(seed)) for seed in SEEDS],
+        "drawn": drawn,
+    }
 
 
 def main() -> int:
@@ -105,14 +125,17 @@ def main() -> int:
         print(f"wrote {REFERENCE} ({REFERENCE.stat().st_size} bytes)")
         return 0
     stored = json.loads(REFERENCE.read_text())
-    for old, new in zip(stored["models"], made["models"], strict=True):
+    assert stored["drawn"].keys() == made["drawn"].keys()
+    pairs = [*zip(stored["models"], made["models"], strict=True)]
+    pairs += [(stored["drawn"][name], model) for name, model in made["drawn"].items()]
+    for old, new in pairs:
         for position, row in new["rows"].items():
             gap = np.abs(np.subtract(old["rows"][position], row)).max()
             if gap > 1e-5 * new["range"]:
                 where = f"seed {new['seed']}, position {position}"
                 print(f"{where}: differs by {gap:g}; rerun without --check to store it")
                 return 1
-    print(f"{len(made['models'])} models agree with {REFERENCE}")
+    print(f"{len(pairs)} models agree with {REFERENCE}")
     return 0
 
 

@@ -180,7 +180,7 @@ class CpuBackend final : public Backend {
           RunLinear(step, bound_[i], rows, index, threads, scratch);
           break;
         case OpKind::kRopeKvWrite:
-          RunRopeKvWrite(step, index, threads);
+          RunRopeKvWrite(step, bound_[i], index, threads);
           break;
         case OpKind::kAttention:
           RunAttention(step, index, scratch + cpu::kPackFloats);
@@ -272,7 +272,7 @@ class CpuBackend final : public Backend {
     return kv;
   }
 
-  void RunRopeKvWrite(const PlanStep& step, int32_t index, int32_t threads) {
+  void RunRopeKvWrite(const PlanStep& step, const Bound& bound, int32_t index, int32_t threads) {
     cpu::RopeKvArgs args;
     args.kv = Layer(step);
     const Range part =
@@ -292,6 +292,9 @@ class CpuBackend final : public Backend {
     args.q_col = step.q_col;
     args.k_col = step.k_col;
     args.v_col = step.v_col;
+    args.q_gain = static_cast<const float*>(bound.weight);
+    args.k_gain = static_cast<const float*>(bound.bias);
+    args.eps = step.eps;
     args.unit_begin = part.begin;
     args.unit_end = part.end;
     kernels_.rope_kv_write(args);

@@ -109,8 +109,12 @@ struct KvLayer {
   int32_t head_dim = 0;
 };
 
+/// Heads of at most this many elements may be normalized before their rotation.
+constexpr int32_t kMaxNormedHead = 1024;
+
 /// Rotates q into its own value, rotates k and writes k and v to the cache. Unit u of a row: q head
-/// u, then k head, then v head.
+/// u, then k head, then v head. With gains, the heads of q and k are normalized before they are
+/// rotated, each like a row of NormArgs.
 struct RopeKvArgs {
   const float* qkv = nullptr;
   int64_t qkv_stride = 0;
@@ -128,6 +132,9 @@ struct RopeKvArgs {
   int32_t q_col = 0;
   int32_t k_col = 0;
   int32_t v_col = 0;
+  const float* q_gain = nullptr;  ///< [head_dim], or null; k_gain is given with it.
+  const float* k_gain = nullptr;
+  float eps = 0.0f;
   int64_t unit_begin = 0;  ///< Units of row 0, then row 1, ...: rows * (heads + 2 kv_heads) in all.
   int64_t unit_end = 0;
 };

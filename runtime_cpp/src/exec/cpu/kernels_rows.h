@@ -78,6 +78,26 @@ void Embedding(const EmbeddingArgs& a) {
   }
 }
 
+/// `squares`: lane l holds the sum of x[c]^2 over c % 16 == l.
+static inline void ScaleRow(const float* x, const V& squares, const float* gain, float eps,
+                            int32_t cols, float* y) {
+  const float mean = ReduceAdd(squares) / static_cast<float>(cols);
+  const V inverse = Set1(1.0f / __builtin_sqrtf(mean + eps));
+  for (int32_t c = 0; c < cols; c += 16) {
+    const int n = Rest(cols, c);
+    StoreN(y + c, Mul(Mul(LoadN(x + c, n), inverse), LoadN(gain + c, n)), n);
+  }
+}
+
+static inline void NormHead(const float* x, const float* gain, float eps, int32_t dim, float* y) {
+  V squares = Zero();
+  for (int32_t c = 0; c < dim; c += 16) {
+    const V s = LoadN(x + c, Rest(dim, c));
+    squares = Fma(s, s, squares);
+  }
+  ScaleRow(x, squares, gain, eps, dim, y);
+}
+
 void Norm(const NormArgs& a) {
   for (int32_t r = a.row_begin; r < a.row_end; ++r) {
     const float* x = a.x + r * a.x_stride;
@@ -98,13 +118,7 @@ void Norm(const NormArgs& a) {
         squares = Fma(s, s, squares);
       }
     }
-    const float mean = ReduceAdd(squares) / static_cast<float>(a.cols);
-    const V inverse = Set1(1.0f / __builtin_sqrtf(mean + a.eps));
-    float* y = a.y + r * a.y_stride;
-    for (int32_t c = 0; c < a.cols; c += 16) {
-      const int n = Rest(a.cols, c);
-      StoreN(y + c, Mul(Mul(LoadN(x + c, n), inverse), LoadN(a.gain + c, n)), n);
-    }
+    ScaleRow(x, squares, a.gain, a.eps, a.cols, a.y + r * a.y_stride);
   }
 }
 
@@ -187,17 +201,27 @@ void RopeKvWrite(const RopeKvArgs& a) {
     const float* x = a.qkv + r * a.qkv_stride;
     const float* cos = a.cos + r * a.cos_stride;
     const float* sin = a.sin + r * a.sin_stride;
+    float normed[kMaxNormedHead];
     if (u < a.heads) {
-      WriteHead(x + a.q_col + u * dim, cos, sin, a.half, dim,
-                {a.q + r * a.q_stride + u * dim, DType::kF32, 1});
+      const float* q = x + a.q_col + u * dim;
+      if (a.q_gain != nullptr) {
+        NormHead(q, a.q_gain, a.eps, dim, normed);
+        q = normed;
+      }
+      WriteHead(q, cos, sin, a.half, dim, {a.q + r * a.q_stride + u * dim, DType::kF32, 1});
       continue;
     }
     const int32_t slot = a.positions[r] % kKvBlockTokens;
     std::byte* block = a.kv.pool + a.blocks[r] * a.kv.bytes_per_block;
     if (u < a.heads + a.kv.kv_heads) {
       const int64_t head = u - a.heads;
-      std::byte* k = block + a.kv.k_offset + (head * dim * kKvBlockTokens + slot) * element;
-      WriteHead(x + a.k_col + head * dim, cos, sin, a.half, dim, {k, a.kv.type, kKvBlockTokens});
+      std::byte* target = block + a.kv.k_offset + (head * dim * kKvBlockTokens + slot) * element;
+      const float* k = x + a.k_col + head * dim;
+      if (a.k_gain != nullptr) {
+        NormHead(k, a.k_gain, a.eps, dim, normed);
+        k = normed;
+      }
+      WriteHead(k, cos, sin, a.half, dim, {target, a.kv.type, kKvBlockTokens});
     } else {
       const int64_t head = u - a.heads - a.kv.kv_heads;
       std::byte* v = block + a.kv.v_offset + (head * kKvBlockTokens + slot) * dim * element;

@@ -78,6 +78,15 @@ void Embedding(const EmbeddingArgs& a) {
   }
 }
 
+/// y = (x * (1 / sqrt(mean(x^2) + eps))) * gain
+void NormRow(const float* x, const float* gain, float eps, int32_t cols, float* y) {
+  float lanes[core::kLanes] = {};
+  for (int32_t c = 0; c < cols; ++c) lanes[c % 16] = Fma(x[c], x[c], lanes[c % 16]);
+  const float mean = core::TreeSum(lanes) / static_cast<float>(cols);
+  const float inverse = 1.0f / __builtin_sqrtf(mean + eps);
+  for (int32_t c = 0; c < cols; ++c) y[c] = (x[c] * inverse) * gain[c];
+}
+
 void Norm(const NormArgs& a) {
   for (int32_t r = a.row_begin; r < a.row_end; ++r) {
     const float* x = a.x + r * a.x_stride;
@@ -86,12 +95,7 @@ void Norm(const NormArgs& a) {
       for (int32_t c = 0; c < a.cols; ++c) sum[c] = x[c] + a.delta[r * a.delta_stride + c];
       x = sum;
     }
-    float lanes[core::kLanes] = {};
-    for (int32_t c = 0; c < a.cols; ++c) lanes[c % 16] = Fma(x[c], x[c], lanes[c % 16]);
-    const float mean = core::TreeSum(lanes) / static_cast<float>(a.cols);
-    const float inverse = 1.0f / __builtin_sqrtf(mean + a.eps);
-    float* y = a.y + r * a.y_stride;
-    for (int32_t c = 0; c < a.cols; ++c) y[c] = (x[c] * inverse) * a.gain[c];
+    NormRow(x, a.gain, a.eps, a.cols, a.y + r * a.y_stride);
   }
 }
 
@@ -134,19 +138,30 @@ void RopeKvWrite(const RopeKvArgs& a) {
     const float* cos = a.cos + r * a.cos_stride;
     const float* sin = a.sin + r * a.sin_stride;
     const int32_t slot = a.positions[r] % kKvBlockTokens;
+    float normed[kMaxNormedHead];
     if (u < a.heads) {
+      const float* q = x + a.q_col + u * dim;
+      if (a.q_gain != nullptr) {
+        NormRow(q, a.q_gain, a.eps, dim, normed);
+        q = normed;
+      }
       for (int32_t d = 0; d < dim; ++d) {
-        a.q[r * a.q_stride + u * dim + d] = Rotated(x + a.q_col + u * dim, cos, sin, a.half, d);
+        a.q[r * a.q_stride + u * dim + d] = Rotated(q, cos, sin, a.half, d);
       }
       continue;
     }
     std::byte* block = a.kv.pool + a.blocks[r] * a.kv.bytes_per_block;
     const bool is_k = u < a.heads + a.kv.kv_heads;
     const int64_t head = is_k ? u - a.heads : u - a.heads - a.kv.kv_heads;
+    const float* k = x + a.k_col + head * dim;
+    if (is_k && a.k_gain != nullptr) {
+      NormRow(k, a.k_gain, a.eps, dim, normed);
+      k = normed;
+    }
     for (int32_t d = 0; d < dim; ++d) {
       if (is_k) {
         WriteElement(block + a.kv.k_offset, a.kv.type, (head * dim + d) * kKvBlockTokens + slot,
-                     Rotated(x + a.k_col + head * dim, cos, sin, a.half, d));
+                     Rotated(k, cos, sin, a.half, d));
       } else {
         WriteElement(block + a.kv.v_offset, a.kv.type, (head * kKvBlockTokens + slot) * dim + d,
                      x[a.v_col + head * dim + d]);

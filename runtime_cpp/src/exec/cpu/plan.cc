@@ -289,7 +289,7 @@ class PlanParser {
         return ParseLinear(step, attrs, weights);
       case OpKind::kRopeKvWrite:
       case OpKind::kAttention:
-        return ParseCacheOp(step, attrs);
+        return ParseCacheOp(step, attrs, weights);
     }
     return Corrupt(where_);
   }
@@ -344,7 +344,7 @@ class PlanParser {
     return Status::Ok();
   }
 
-  Status ParseCacheOp(PlanStep& step, core::JsonReader& attrs) {
+  Status ParseCacheOp(PlanStep& step, core::JsonReader& attrs, core::JsonReader& weights) {
     step.group = static_cast<int32_t>(
         attrs.Int("group", 0, static_cast<int64_t>(manifest_.kv_groups.size()) - 1));
     step.layer = static_cast<int32_t>(attrs.Int("layer", 0, kMaxDim));
@@ -386,7 +386,24 @@ class PlanParser {
         step.k_col + kv_heads * head_dim > cols || step.v_col + kv_heads * head_dim > cols) {
       return Corrupt(where_ + " reads columns that its inputs do not have");
     }
-    return Status::Ok();
+    if (!weights.Has("q_gain") && !weights.Has("k_gain")) return Status::Ok();
+    return ParseHeadNorm(step, head_dim, attrs, weights);
+  }
+
+  /// Norms over the heads of q and k: both or none.
+  Status ParseHeadNorm(PlanStep& step, int64_t head_dim, core::JsonReader& attrs,
+                       core::JsonReader& weights) {
+    step.eps = static_cast<float>(attrs.Number("eps"));
+    if (!attrs.ok()) return attrs.status();
+    if (head_dim > kMaxNormedHead) {
+      return Incompatible(where_ + " normalizes heads of " + std::to_string(head_dim) +
+                              " elements; the limit is " + std::to_string(kMaxNormedHead),
+                          "Use a newer Slipstream.");
+    }
+    if (Status s = ParseWeight(weights, "q_gain", &step.weight); !s.ok()) return s;
+    if (Status s = CheckVector(step.weight, head_dim); !s.ok()) return s;
+    if (Status s = ParseWeight(weights, "k_gain", &step.bias); !s.ok()) return s;
+    return CheckVector(step.bias, head_dim);
   }
 
   const engine::Manifest& manifest_;

@@ -48,8 +48,8 @@ struct PlanStep {
   OpKind op = OpKind::kAdd;
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
-  PlanWeight weight;  ///< table, inv_freq, gain or w
-  PlanWeight bias;
+  PlanWeight weight;  ///< table, inv_freq, gain, w or q_gain
+  PlanWeight bias;    ///< bias or k_gain
   float eps = 0.0f;
   float factor = 1.0f;  ///< attention_factor of rope_table, scale of attention
   int32_t gate_row = 0;
