@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -150,7 +151,8 @@ class LLM:
     ) -> Iterator[RequestOutput]:
         """Continues one prompt and yields its state at each step: the whole text so far.
 
-        Bad input raises here, before the first item. Closing the iterator cancels the request.
+        Bad input raises here, before the first item. Closing or dropping the iterator cancels
+        the request.
         """
         return self._stream(self._session.prepare(prompt), sampling_params)
 
@@ -215,7 +217,10 @@ class LLM:
     ) -> Iterator[RequestOutput]:
         params = self._params_for(sampling_params, 1)[0]
         request = self._session.submit(prompt, params)
-        return self._follow(request, prompt, params)
+        answer = self._follow(request, prompt, params)
+        # A generator that was never started runs no `finally` when it is dropped.
+        weakref.finalize(answer, self._session.discard, [request]).atexit = False
+        return answer
 
     def _follow(
         self, request: int, prompt: PreparedPrompt, params: SamplingParams

@@ -163,6 +163,13 @@ def test_closing_a_stream_cancels_its_request(idle: LLM) -> None:
     assert_idle(idle)
 
 
+def test_dropping_a_stream_that_was_never_read_cancels_its_request(idle: LLM) -> None:
+    stream = idle.stream("the", ENDLESS)
+    assert idle.stats().requests_submitted > idle.stats().requests_finished
+    del stream
+    assert_idle(idle)
+
+
 def test_stop_reasons(idle: LLM) -> None:
     free = idle.generate("the", LONG)[0].outputs[0]
     token = free.token_ids[3]
