@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
-from unicode_normalization import Normalization  # noqa: E402
+from unicode_normalization import Normalization
 
 # CMake reads this line, and a test holds the pins of pyproject.toml to it.
 TOKENIZERS_VERSION = "0.23.3"

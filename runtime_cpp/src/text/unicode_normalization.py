@@ -162,7 +162,9 @@ class Normalization:
             elif to == " " and cp != 0x20:
                 self.mark("BERT_SPACE", [cp])
         self.mark("BERT_SPACE", [0x0A])
-        self.mark("MARK", (cp for cp, to in self.ask(normal.StripAccents().normalize_str) if not to))
+        self.mark(
+            "MARK", (cp for cp, to in self.ask(normal.StripAccents().normalize_str) if not to)
+        )
         stripped = self.ask(bert(strip_accents=True))
         self.mark("NONSPACING", (cp for cp, to in stripped if not to))
         chinese = self.ask(bert(handle_chinese_chars=True))
