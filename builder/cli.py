@@ -13,7 +13,7 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from slipstream.builder.config import FORMATS, TARGETS, BuildConfig, parse_sm
-from slipstream.errors import SlipstreamError
+from slipstream.errors import InternalError, SlipstreamError
 from slipstream.version import __version__
 
 if TYPE_CHECKING:
@@ -38,6 +38,8 @@ def main(argv: Sequence[str] | None = None) -> int:
         for number in previous:
             signal.signal(number, _terminate)
         return _dry_run(args) if args.dry_run else _build(args)
+    except InternalError as error:
+        return _fail(f"{error}. This is a defect of Slipstream; please report it.", 1)
     except SlipstreamError as error:
         return _fail(str(error), error.exit_code)
     except MemoryError:

@@ -27,9 +27,13 @@ def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
             )
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise NotFoundError(f"{path} does not exist; the checkpoint is incomplete") from error
+        raise NotFoundError(
+            f"{path} does not exist; the checkpoint is incomplete, download it again"
+        ) from error
     except OSError as error:
-        raise InputError(f"{path} cannot be read: {error.strerror}") from error
+        raise InputError(
+            f"{path} cannot be read: {error.strerror}; check its permissions"
+        ) from error
 
 
 def parse_json(data: bytes, where: str) -> Any:

@@ -52,14 +52,18 @@ class SafetensorsFile:
                 f"{path} does not exist; download the checkpoint's missing file"
             ) from error
         except OSError as error:
-            raise InputError(f"{path} cannot be opened: {error.strerror}") from error
+            raise InputError(
+                f"{path} cannot be opened: {error.strerror}; check its permissions"
+            ) from error
         try:
             self.size = os.fstat(fd).st_size
             if self.size < 8:
                 raise self._corrupt(f"it has {self.size} bytes, a header alone has more")
             self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ)
         except (OSError, ValueError) as error:
-            raise InputError(f"{path} cannot be mapped: {error}") from error
+            raise InputError(
+                f"{path} cannot be mapped: {error}; free memory or copy it to a local disk"
+            ) from error
         finally:
             os.close(fd)
         self._map.madvise(mmap.MADV_SEQUENTIAL)

@@ -133,7 +133,9 @@ def _default_template(items: list[Any], where: str, log: list[str]) -> Any:
     named = {}
     for item in items:
         if not isinstance(item, dict) or not isinstance(item.get("name"), str):
-            raise InputError(f"{where} must list objects with 'name' and 'template'")
+            raise InputError(
+                f"{where} must list objects with 'name' and 'template'; correct the file"
+            )
         named[item["name"]] = item.get("template")
     if not named:
         return None

@@ -108,7 +108,9 @@ class EngineReader:
         except FileNotFoundError as error:
             raise NotFoundError(f"{self.path} does not exist; check the path.") from error
         except OSError as error:
-            raise IoError(f"{self.path} cannot be opened: {error.strerror}.") from error
+            raise IoError(
+                f"{self.path} cannot be opened: {error.strerror}. Check its permissions."
+            ) from error
         try:
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode):
@@ -119,7 +121,10 @@ class EngineReader:
                 raise CorruptFileError(f"{self.path} is empty. Rebuild it or copy it again.")
             return mmap.mmap(fd, info.st_size, prot=mmap.PROT_READ)
         except OSError as error:
-            raise IoError(f"{self.path} cannot be mapped: {error.strerror}.") from error
+            raise IoError(
+                f"{self.path} cannot be mapped: {error.strerror}. "
+                "Free memory or copy it to a local disk."
+            ) from error
         finally:
             os.close(fd)
 

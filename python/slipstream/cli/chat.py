@@ -84,7 +84,9 @@ class Conversation:
                 print("\n(Ctrl-D or /exit leaves)", file=sys.stderr)
                 continue
             except UnicodeDecodeError:
-                raise InvalidArgumentError("A line of the input is not UTF-8.") from None
+                raise InvalidArgumentError(
+                    "A line of the input is not UTF-8; convert the input first."
+                ) from None
             if line.startswith("/"):
                 if not self._command(line):
                     return

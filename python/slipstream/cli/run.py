@@ -70,7 +70,8 @@ def _read_stdin() -> str:
         return data.decode()
     except UnicodeDecodeError as error:
         raise InvalidArgumentError(
-            f"The prompt on stdin is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}."
+            f"The prompt on stdin is not UTF-8: byte {error.start} is 0x{data[error.start]:02x}. "
+            "Convert it first."
         ) from None
 
 
