@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 
 #include "text/unigram.h"
 #include "text/word_piece.h"
@@ -16,6 +17,42 @@ Status Invalid(const std::string& message) {
 // A rough count of a container's elements, to size tables: `bytes` of JSON at the fewest bytes an
 // element takes.
 size_t GuessCount(size_t bytes) { return std::min<size_t>(bytes / 24, size_t{1} << 18); }
+
+// A JSON number as Hugging Face reads it: the digits as an integer, as many as fit 64 bits, times
+// or divided by a power of ten. The last bit may differ from the nearest double, and equal sums of
+// scores hang on it.
+double ScoreOf(std::string_view number) {
+  uint64_t digits = 0;
+  int64_t exponent = 0;
+  bool fraction = false;
+  bool full = false;
+  size_t i = number.starts_with('-') ? 1 : 0;
+  for (; i < number.size() && number[i] != 'e' && number[i] != 'E'; ++i) {
+    if (number[i] == '.') {
+      fraction = true;
+      continue;
+    }
+    const auto digit = static_cast<uint64_t>(number[i] - '0');
+    full = full || digits > (~uint64_t{0} - digit) / 10;
+    if (!full) digits = digits * 10 + digit;
+    if (fraction && !full) --exponent;
+    if (!fraction && full) ++exponent;
+  }
+  if (i < number.size()) {
+    const bool negative = number.substr(i + 1).starts_with('-');
+    int64_t power = 0;
+    for (const char c : number.substr(i + 1)) {
+      if (c >= '0' && c <= '9') power = std::min<int64_t>(power * 10 + (c - '0'), 100000);
+    }
+    exponent += negative ? -power : power;
+  }
+  auto value = static_cast<double>(digits);
+  for (; exponent < -308 && value != 0; exponent += 308) value /= 1e308;
+  const double power =
+      std::pow(10.0, static_cast<double>(std::min<int64_t>(std::abs(exponent), 308)));
+  value = exponent < 0 ? value / power : value * power;
+  return number.starts_with('-') ? -value : value;
+}
 
 }  // namespace
 
@@ -136,7 +173,7 @@ Status ModelReader::ReadScores(JsonCursor json, std::vector<double>* scores) {
     if (!score.is_number() || !std::isfinite(score.get<double>()))
       return Invalid(where + ": the score must be a finite number");
     if (json.NextElement()) return Invalid(where + " must be a token and its score");
-    scores->push_back(score.get<double>());
+    scores->push_back(ScoreOf(number));
   }
   return json.ok() ? Status::Ok() : Invalid(json.error());
 }
