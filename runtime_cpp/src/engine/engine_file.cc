@@ -34,7 +34,8 @@ Result<std::shared_ptr<const EngineFile>> EngineFile::Open(const std::string& pa
     if (Status status = file->ReadStructure(); !status.ok()) return status;
     return std::shared_ptr<const EngineFile>(std::move(file));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while opening " + path + ".");
+    return Status(StatusCode::kResourceExhausted,
+                  "Out of memory while opening " + path + ". Free memory.");
   }
 }
 

@@ -18,7 +18,8 @@ Status OpenError(const std::string& path, int error) {
     return Status(StatusCode::kNotFound, path + ": no such file; check the path.");
   }
   return Status(StatusCode::kIo,
-                path + ": cannot be opened: " + std::generic_category().message(error) + ".");
+                path + ": cannot be opened: " + std::generic_category().message(error) +
+                    ". Check its permissions.");
 }
 
 }  // namespace
@@ -48,7 +49,8 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
       close(fd);
       file.size_ = 0;
       return Status(StatusCode::kIo, path + ": cannot be mapped into memory: " +
-                                         std::generic_category().message(error) + ".");
+                                         std::generic_category().message(error) +
+                                         ". Free memory, or copy the file to a local disk.");
     }
     file.data_ = static_cast<const std::byte*>(data);
   }

@@ -29,7 +29,8 @@ Result<Engine> Engine::Load(const std::string& path, Verify verify) {
         std::make_shared<const Impl>(std::move(*file), std::move(*weights), std::move(*tokenizer));
     return engine;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while loading " + path + ".");
+    return Status(StatusCode::kResourceExhausted,
+                  "Out of memory while loading " + path + ". Free memory.");
   }
 }
 

@@ -34,7 +34,8 @@ Result<Model> Model::Create(const Runtime& runtime, const Engine& engine) {
     model.impl_ = std::move(impl);
     return model;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "No memory is left to create the model.");
+    return Status(StatusCode::kResourceExhausted,
+                  "No memory is left to create the model. Free memory.");
   }
 }
 
@@ -54,7 +55,8 @@ Result<std::unique_ptr<Executor>> Executor::Create(const Model& model,
     parts.keep_alive = impl;
     return executor::CreateExecutor(std::move(parts), config);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "No memory is left to create the executor.");
+    return Status(StatusCode::kResourceExhausted,
+                  "No memory is left to create the executor. Free memory.");
   }
 }
 

@@ -30,7 +30,8 @@ Result<Runtime> Runtime::Create(const RuntimeConfig& config) {
     runtime.impl_->path = *path;
     return runtime;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "No memory is left to create the runtime.");
+    return Status(StatusCode::kResourceExhausted,
+                  "No memory is left to create the runtime. Free memory.");
   }
 }
 
