@@ -259,6 +259,8 @@ class Interpreter:
         heads, kv_heads = node.int_attr("heads"), node.int_attr("kv_heads")
         head_dim, window = node.int_attr("head_dim"), node.int_attr("window")
         scale = self._dtype(node.float_attr("scale"))
+        cap = self._dtype(node.float_attr("softcap")) if "softcap" in node.attrs else None
+        sinks = self._constant(node.weights["sinks"]) if "sinks" in node.weights else None
         q = args[0].reshape(-1, heads, head_dim)
         out = np.empty_like(q)
         for slot, first, count in step.slices:
@@ -272,8 +274,14 @@ class Interpreter:
             for head in range(heads):
                 kv = head // (heads // kv_heads)
                 scores = (q[first : first + count, head] @ k[:, kv].T) * scale
+                if cap is not None:
+                    scores = np.tanh(scores / cap) * cap
                 scores = np.where(masked, -np.inf, scores)
-                weights = np.exp(scores - scores.max(axis=1, keepdims=True))
-                weights /= weights.sum(axis=1, keepdims=True)
+                # A sink takes part in the softmax like one more position without a value.
+                top = scores.max(axis=1, keepdims=True)
+                top = top if sinks is None else np.maximum(top, sinks[head])
+                weights = np.exp(scores - top)
+                total = weights.sum(axis=1, keepdims=True)
+                weights /= total if sinks is None else total + np.exp(sinks[head] - top)
                 out[first : first + count, head] = weights.astype(self._dtype) @ v[:, kv]
         return out.reshape(len(q), -1)

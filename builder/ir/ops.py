@@ -33,7 +33,7 @@ Infer = Callable[["Node", list[TensorType], "Graph"], list[TensorType]]
 @dataclass(frozen=True)
 class OpSchema:
     """`weights` are the required roles, `attrs` the required attributes with their types. The
-    extras come all or not at all.
+    extras may be left out.
 
     `row_wise`: each output row depends only on the same row of the inputs, so that a selection of
     rows may move across the operator. `effect`: it writes the KV cache and is never dead.
@@ -53,13 +53,10 @@ class OpSchema:
     extra_attrs: tuple[tuple[str, type], ...] = ()
 
     def expected(self, node: Node) -> tuple[set[str], dict[str, type]]:
-        """Roles and attributes of a node, with the extras where it has any of them."""
-        weights, attrs = set(self.weights), dict(self.attrs)
-        extra = {*self.extra_weights, *dict(self.extra_attrs)}
-        if extra & {*node.weights, *node.attrs}:
-            weights |= set(self.extra_weights)
-            attrs |= dict(self.extra_attrs)
-        return weights, attrs
+        """Roles and attributes that a node must have: the extras are those it has."""
+        weights = set(self.weights) | (set(self.extra_weights) & set(node.weights))
+        extra = {name: t for name, t in self.extra_attrs if name in node.attrs}
+        return weights, {**dict(self.attrs), **extra}
 
 
 def _fail(node: Node, message: str) -> ShapeError:
@@ -203,8 +200,17 @@ def _head_attrs(node: Node) -> tuple[int, int, int]:
     return heads, kv_heads, head_dim
 
 
+def _check_scores(node: Node, graph: Graph, heads: int) -> None:
+    """The extras of attention: a cap of the scores, and a sink for each head."""
+    if "softcap" in node.attrs and not 0.0 < node.float_attr("softcap") < 1e6:
+        raise _fail(node, f"softcap = {node.attrs['softcap']} is not between 0 and 1e6")
+    if "sinks" in node.weights and _weight_shape(node, graph, "sinks") != (heads,):
+        raise _fail(node, f"sinks have shape {_weight_shape(node, graph, 'sinks')}, not ({heads},)")
+
+
 def _attention(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
     heads, kv_heads, head_dim = _head_attrs(node)
+    _check_scores(node, graph, heads)
     for type_, count, what in zip(types, (heads, kv_heads, kv_heads), "qkv", strict=True):
         if type_ != matrix(Rows.TOKENS, count * head_dim):
             raise _fail(node, f"{what} is {type_}, expected f32[tokens, {count * head_dim}]")
@@ -220,14 +226,17 @@ def _rope_kv_write(node: Node, types: list[TensorType], graph: Graph) -> list[Te
     for type_ in types[1:]:
         if type_ != matrix(Rows.TOKENS, rotary // 2) or rotary > head_dim:
             raise _fail(node, f"table is {type_}, expected f32[tokens, {rotary // 2}]")
-    for role in ("q_gain", "k_gain"):
-        if role in node.weights:
+    if node.weights or "eps" in node.attrs:
+        if set(node.weights) != {"q_gain", "k_gain"} or "eps" not in node.attrs:
+            raise _fail(node, "q_gain, k_gain and eps come together")
+        for role in node.weights:
             _check_head_gain(node, graph, role, head_dim)
     return [matrix(Rows.TOKENS, heads * head_dim)]
 
 
 def _attention_kv(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
     heads, _, head_dim = _head_attrs(node)
+    _check_scores(node, graph, heads)
     if types[0] != matrix(Rows.TOKENS, heads * head_dim):
         raise _fail(node, f"q is {types[0]}, expected f32[tokens, {heads * head_dim}]")
     return [types[0]]
@@ -283,7 +292,16 @@ OPS: dict[str, OpSchema] = {
                 ("attention_factor", float),
             ),
         ),
-        OpSchema("attention", 3, 1, _attention, attrs=(*_HEADS, ("scale", float)), effect=True),
+        OpSchema(
+            "attention",
+            3,
+            1,
+            _attention,
+            attrs=(*_HEADS, ("scale", float)),
+            effect=True,
+            extra_weights=("sinks",),
+            extra_attrs=(("softcap", float),),
+        ),
         OpSchema("silu", 1, 1, _same, row_wise=True),
         OpSchema("scale", 1, 1, _same, attrs=(("factor", float),), row_wise=True),
         OpSchema("mul", 2, 1, _same, row_wise=True),
@@ -337,6 +355,8 @@ OPS: dict[str, OpSchema] = {
             _attention_kv,
             attrs=(*_HEADS, ("scale", float)),
             portable=False,
+            extra_weights=("sinks",),
+            extra_attrs=(("softcap", float),),
         ),
     )
 }

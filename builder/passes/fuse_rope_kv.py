@@ -127,7 +127,8 @@ def _fused(attention: Node, match: _Match, table: Node) -> list[Node]:
         attention.name,
         (name,),
         attention.outputs,
-        attrs={**shape, "scale": attention.attrs["scale"]},
+        weights=attention.weights,
+        attrs=attention.attrs,
         layer=attention.layer,
     )
     return [write, read]

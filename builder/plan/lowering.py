@@ -194,7 +194,13 @@ class _Lowering:
 
     def _attention(self, node: Node) -> _Lowered:
         attrs = {**self._layer_attrs(node), "scale": node.attrs["scale"]}
-        return "attention", {}, attrs
+        if "softcap" in node.attrs:
+            attrs["softcap"] = node.attrs["softcap"]
+        weights = {}
+        if "sinks" in node.weights:
+            name = f"layers.{node.layer}.sinks"
+            weights["sinks"] = self._weights.vector(name, node.weights["sinks"])
+        return "attention", weights, attrs
 
 
 _Lowered = tuple[str, dict[str, str], dict[str, Any]]

@@ -19,6 +19,8 @@ struct Problem {
   std::vector<std::byte> pool;
   std::vector<int32_t> table;
   int64_t bytes_per_block;
+  float softcap = 0.0f;
+  std::vector<float> sinks;
 
   Problem(Random& random, DType type, int32_t kv_heads, int32_t group, int32_t dim, int32_t window,
           int32_t context, int32_t rows, Values values)
@@ -93,6 +95,8 @@ struct Problem {
     a.heads = heads;
     a.window = window;
     a.scale = 1.0f / std::sqrt(static_cast<float>(dim));
+    a.softcap = softcap;
+    a.sinks = sinks.empty() ? nullptr : sinks.data();
     a.items = items.data();
     a.item_end = static_cast<int64_t>(items.size());
     a.scratch = scratch.data();
@@ -104,8 +108,13 @@ struct Problem {
 TEST(Attention, ReferenceIsSoftmaxAttention) {
   Random random(21);
   for (DType type : kAllTypes) {
-    for (int32_t window : {0, 100}) {
+    for (int32_t window : {0, 100, 101}) {
       Problem p(random, type, 2, 2, 16, window, 700, 2, Values::kNormal);
+      // One case with capped scores and sinks: they join the softmax without a value.
+      if (window == 101) {
+        p.softcap = 1.5f;
+        p.sinks = {0.5f, -2.0f, 4.0f, 1.0f};
+      }
       const std::vector<float> o = p.Run(kScalarKernels, 1, 1);
       for (int32_t r = 0; r < 2; ++r) {
         for (int32_t h = 0; h < 4; ++h) {
@@ -116,9 +125,11 @@ TEST(Attention, ReferenceIsSoftmaxAttention) {
             double dot = 0;
             for (int32_t d = 0; d < 16; ++d)
               dot += p.q[r * p.q_stride + h * 16 + d] * p.Element(p.KIndex(pos, h / 2, d));
-            s.push_back(std::exp(dot / 4));
+            const double capped = p.softcap * std::tanh(dot / 4 / p.softcap);
+            s.push_back(std::exp(p.softcap > 0 ? capped : dot / 4));
           }
-          const double total = std::accumulate(s.begin(), s.end(), 0.0);
+          const double sink = p.sinks.empty() ? 0.0 : std::exp(p.sinks[h]);
+          const double total = std::accumulate(s.begin(), s.end(), sink);
           for (int32_t d = 0; d < 16; ++d) {
             double want = 0;
             for (int32_t pos = first; pos <= query; ++pos)
@@ -141,6 +152,8 @@ TEST(Attention, EveryPathAndTilingMatchesTheReference) {
     Problem p(random, kAllTypes[round % 3], random.Int(1, 2), group,
               random.Int(1, 5) * (round % 2 == 0 ? 16 : 7), window, context, rows,
               round % 5 == 0 ? Values::kExtreme : Values::kNormal);
+    if (round % 3 == 1) p.softcap = random.Int(1, 50);
+    if (round % 4 > 1) p.sinks = random.Floats(p.heads, Values::kNormal);
     const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
     for (const KernelTable* path : WidePaths()) {
       for (int32_t tile_heads : {1, group}) {

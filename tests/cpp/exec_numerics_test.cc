@@ -50,6 +50,26 @@ TEST(Numerics, ExpEdges) {
   EXPECT_EQ(core::Exp(-std::numeric_limits<float>::max()), 0.0f);
 }
 
+TEST(Numerics, TanhWithinTwoUlp) {
+  long double worst = 0;
+  for (uint32_t step = 0; step < 1000003; ++step) {
+    const float x = -10.0f + 20.0f * (static_cast<float>(step) / 1000003.0f);
+    worst = std::max(worst, Ulps(core::Tanh(x), std::tanh(static_cast<long double>(x))));
+  }
+  for (uint32_t bits = 0x00800000u; bits < 0x40000000u; bits += 1009) {
+    const float x = BitsFloat(bits);
+    worst = std::max(worst, Ulps(core::Tanh(x), std::tanh(static_cast<long double>(x))));
+  }
+  RecordProperty("max_ulp", std::to_string(static_cast<double>(worst)));
+  EXPECT_LT(worst, 2.0L);
+  EXPECT_GT(worst, 0.4L) << "the measure itself is broken";
+  EXPECT_EQ(FloatBits(core::Tanh(-0.0f)), FloatBits(0.0f));
+  EXPECT_EQ(core::Tanh(kInf), 1.0f);
+  EXPECT_EQ(core::Tanh(-kInf), -1.0f);
+  EXPECT_EQ(core::Tanh(-100.0f), -1.0f);
+  EXPECT_TRUE(std::isnan(core::Tanh(kNan)));
+}
+
 TEST(Numerics, LogWithinOneUlpOverAllExponents) {
   long double worst = 0;
   for (uint64_t bits = 1; bits < 0x7f800000u; bits += 1009) {

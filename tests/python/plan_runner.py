@@ -168,8 +168,12 @@ class PlanRunner:
                 for h in range(a["heads"]):
                     kv = h * a["kv_heads"] // a["heads"]
                     scores = k[low : position + 1, kv] @ q[row, h] * a["scale"]
-                    p = np.exp(scores - scores.max())
-                    out = (p / p.sum()) @ v[low : position + 1, kv]
+                    if "softcap" in a:
+                        scores = a["softcap"] * np.tanh(scores / a["softcap"])
+                    p, extra = np.exp(scores - scores.max()), 0.0
+                    if "sinks" in step["weights"]:
+                        extra = np.exp(self.weight(step, "sinks")[h] - scores.max())
+                    out = (p / (p.sum() + extra)) @ v[low : position + 1, kv]
                     outs[0][row, h * a["head_dim"] : (h + 1) * a["head_dim"]] = out
                 row += 1
 

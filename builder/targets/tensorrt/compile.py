@@ -47,6 +47,12 @@ def check_operators(graph: Graph) -> None:
                 f"node {node.name}: the tensorrt-rtx target has no layer for the operator "
                 f"'{node.op}'; build for --target cpu"
             )
+        extras = sorted({"softcap", "sinks"} & {*node.attrs, *node.weights})
+        if extras:
+            raise UnsupportedError(
+                f"node {node.name}: the tensorrt-rtx target has no attention with "
+                f"{' and '.join(extras)}; build for --target cpu"
+            )
 
 
 def compile_segments(

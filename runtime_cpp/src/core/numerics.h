@@ -32,6 +32,11 @@ constexpr float kExpC4 = 0x1.5558f4p-5f;
 constexpr float kExpC5 = 0x1.123a6cp-7f;
 constexpr float kExpC6 = 0x1.6a2352p-10f;
 
+constexpr float kTanhSmall = 0.625f;  ///< Below it a polynomial, from it on by exp.
+/// tanh(x) = x + x^3 * P(x^2), highest power first.
+constexpr float kTanhC[5] = {-0x1.71e9fap-8f, 0x1.5142b6p-6f, -0x1.b81924p-5f, 0x1.110614p-3f,
+                             -0x1.55552ep-2f};
+
 constexpr float kTwoOverPi = 0x1.45f306p-1f;
 constexpr float kPiOver2A = 0x1.921fb6p+0f;  ///< pi/2 = A + B + C.
 constexpr float kPiOver2B = -0x1.777a5cp-25f;
@@ -122,6 +127,19 @@ static inline void SinCos(float x, float* sin_out, float* cos_out) {
 }
 
 /// x / (1 + exp(-x)).
+/// tanh(x), +-1 for large x, +0 for -0.
+static inline float Tanh(float x) {
+  const float a = x < 0.0f ? -x : x;
+  if (a < kTanhSmall) {
+    const float z = x * x;
+    float p = Fma(kTanhC[0], z, kTanhC[1]);
+    for (int i = 2; i < 5; ++i) p = Fma(p, z, kTanhC[i]);
+    return Fma(p, z * x, x);
+  }
+  const float y = 1.0f - 2.0f / (Exp(2.0f * a) + 1.0f);
+  return x < 0.0f ? -y : y;
+}
+
 static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
 
 /// The larger of a new value and the maximum so far; a NaN value never wins.

@@ -183,7 +183,7 @@ class CpuBackend final : public Backend {
           RunRopeKvWrite(step, bound_[i], index, threads);
           break;
         case OpKind::kAttention:
-          RunAttention(step, index, scratch + cpu::kPackFloats);
+          RunAttention(step, bound_[i], index, scratch + cpu::kPackFloats);
           break;
         default:
           if (row_begin < row_end) RunRows(step, bound_[i], row_begin, row_end);
@@ -300,7 +300,7 @@ class CpuBackend final : public Backend {
     kernels_.rope_kv_write(args);
   }
 
-  void RunAttention(const PlanStep& step, int32_t index, float* scratch) {
+  void RunAttention(const PlanStep& step, const Bound& bound, int32_t index, float* scratch) {
     const cpu::AttentionWork& work = step_.work(step.group);
     cpu::AttentionArgs args;
     args.q = Data(step.inputs[0]);
@@ -311,6 +311,8 @@ class CpuBackend final : public Backend {
     args.heads = step.heads;
     args.window = infos_[step.group].window;
     args.scale = step.factor;
+    args.softcap = step.softcap;
+    args.sinks = static_cast<const float*>(bound.weight);
     args.items = work.items.data();
     args.item_begin = work.thread_begin[index];
     args.item_end = work.thread_begin[index + 1];

@@ -160,6 +160,9 @@ struct AttentionArgs {
   int32_t heads = 0;
   int32_t window = 0;  ///< 0: all earlier positions.
   float scale = 1.0f;
+  float softcap = 0.0f;  ///< Above 0: scores become softcap * tanh(score / softcap).
+  /// [heads], or null: a score that joins the softmax of each query of its head, without a value.
+  const float* sinks = nullptr;
   const AttentionItem* items = nullptr;
   int64_t item_begin = 0;
   int64_t item_end = 0;

@@ -151,10 +151,16 @@ static inline void WeighRange(const QueryTile& tile, int32_t base, int32_t first
   }
 }
 
-/// max, exp and sum of one query over its positions; its scores become exp(s - max).
-static inline void Softmax(float* scores, int32_t begin, int32_t end, float* max_out,
+/// max, exp and sum of one query over its positions; its scores, capped first if asked for, become
+/// exp(s - max).
+static inline void Softmax(float* scores, int32_t begin, int32_t end, float softcap, float* max_out,
                            float* sum_out) {
   const int32_t first = begin / 16 * 16;
+  if (softcap > 0.0f) {
+    const V cap = Set1(softcap);
+    for (int32_t i = first; i < end; i += 16)
+      Store(scores + i, Mul(cap, Tanh(Div(Load(scores + i), cap))));
+  }
   for (int32_t i = first; i < begin; ++i) scores[i] = -core::kInfinity;
   const int32_t last = (end + 15) / 16 * 16;
   for (int32_t i = end; i < last; ++i) scores[i] = -core::kInfinity;
@@ -246,7 +252,7 @@ static inline void AttendTile(QueryTile& tile) {
     float part_sum[kMaxQueryTile];
     for (int32_t q = 0; q < tile.queries; ++q) {
       if (tile.begin[q] < tile.end[q]) {
-        Softmax(tile.scores + q * kPartition, tile.begin[q], tile.end[q], &part_max[q],
+        Softmax(tile.scores + q * kPartition, tile.begin[q], tile.end[q], a.softcap, &part_max[q],
                 &part_sum[q]);
       }
     }
@@ -271,6 +277,17 @@ static inline void AttendTile(QueryTile& tile) {
               Fma(Load(out + d), Set1(new_scale), Mul(Load(merged + d), Set1(old_scale))));
       }
       max[q] = new_max;
+    }
+  }
+  if (a.sinks != nullptr) {
+    for (int32_t q = 0; q < tile.queries; ++q) {
+      const float sink = a.sinks[item.head_begin + q % heads];
+      float* merged = tile.merged + int64_t{q} * tile.padded;
+      const float new_max = core::MaxNew(sink, max[q]);
+      const float scale = core::Exp(max[q] - new_max);
+      sum[q] = core::Fma(sum[q], scale, core::Exp(sink - new_max));
+      for (int32_t d = 0; d < tile.padded; d += 16)
+        Store(merged + d, Mul(Load(merged + d), Set1(scale)));
     }
   }
   for (int32_t q = 0; q < tile.queries; ++q) {

@@ -28,6 +28,19 @@ static inline V Exp(const V& x) {
 
 static inline V Silu(const V& x) { return Div(x, Add(Set1(1.0f), Exp(Neg(x)))); }
 
+static inline V Tanh(const V& x) {
+  const V a = SelectGt(Zero(), x, Neg(x), x);
+  const V z = Mul(x, x);
+  V p = Fma(Set1(core::kTanhC[0]), z, Set1(core::kTanhC[1]));
+  p = Fma(p, z, Set1(core::kTanhC[2]));
+  p = Fma(p, z, Set1(core::kTanhC[3]));
+  p = Fma(p, z, Set1(core::kTanhC[4]));
+  const V e = Exp(Mul(Set1(2.0f), a));
+  const V y = Sub(Set1(1.0f), Div(Set1(2.0f), Add(e, Set1(1.0f))));
+  const V large = SelectGt(Zero(), x, Neg(y), y);
+  return SelectGt(Set1(core::kTanhSmall), a, Fma(p, Mul(z, x), x), large);
+}
+
 static inline void SinCos(const V& x, V* sin, V* cos) {
   const V magic = Set1(core::kRoundMagic);
   const V t = Fma(x, Set1(core::kTwoOverPi), magic);

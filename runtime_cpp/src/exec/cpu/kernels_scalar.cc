@@ -199,6 +199,7 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
             acc);
       }
       scores[p - base] = acc * a.scale;
+      if (a.softcap > 0.0f) scores[p - base] = a.softcap * core::Tanh(scores[p - base] / a.softcap);
       max = core::MaxNew(scores[p - base], max);
     }
     float lanes[core::kLanes] = {};
@@ -227,6 +228,13 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
     merged_sum = Fma(sum, new_scale, merged_sum * old_scale);
     for (int32_t d = 0; d < dim; ++d) merged[d] = Fma(out[d], new_scale, merged[d] * old_scale);
     merged_max = new_max;
+  }
+  if (a.sinks != nullptr) {
+    const float sink = a.sinks[head];
+    const float new_max = core::MaxNew(sink, merged_max);
+    const float scale = core::Exp(merged_max - new_max);
+    merged_sum = Fma(merged_sum, scale, core::Exp(sink - new_max));
+    for (int32_t d = 0; d < dim; ++d) merged[d] = merged[d] * scale;
   }
   float* o = a.o + row * a.o_stride + int64_t{head} * dim;
   for (int32_t d = 0; d < dim; ++d) o[d] = merged[d] / merged_sum;

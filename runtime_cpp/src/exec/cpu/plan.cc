@@ -363,7 +363,14 @@ class PlanParser {
       return Corrupt(where_ + " has an output that is not heads * head_dim wide");
     if (step.op == OpKind::kAttention) {
       step.factor = static_cast<float>(attrs.Number("scale"));
+      if (attrs.Has("softcap")) step.softcap = static_cast<float>(attrs.Number("softcap"));
       if (!attrs.ok()) return attrs.status();
+      if (!(step.softcap >= 0.0f && step.softcap < 1e6f))
+        return Corrupt(where_ + " has a softcap that is not between 0 and 1e6");
+      if (weights.Has("sinks")) {
+        if (Status s = ParseWeight(weights, "sinks", &step.weight); !s.ok()) return s;
+        if (Status s = CheckVector(step.weight, step.heads); !s.ok()) return s;
+      }
       if (In(step, 0).cols != q_cols)
         return Corrupt(where_ + " has an input that is not heads * head_dim wide");
       // PreparedStep splits the work of a group once for all its layers.

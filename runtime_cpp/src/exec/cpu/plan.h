@@ -48,10 +48,11 @@ struct PlanStep {
   OpKind op = OpKind::kAdd;
   std::vector<int32_t> inputs;
   std::vector<int32_t> outputs;
-  PlanWeight weight;  ///< table, inv_freq, gain, w or q_gain
+  PlanWeight weight;  ///< table, inv_freq, gain, w, q_gain or sinks
   PlanWeight bias;    ///< bias or k_gain
   float eps = 0.0f;
-  float factor = 1.0f;  ///< attention_factor of rope_table, scale of attention
+  float factor = 1.0f;   ///< attention_factor of rope_table, scale of attention
+  float softcap = 0.0f;  ///< Of attention, 0 for none.
   int32_t gate_row = 0;
   int32_t up_row = 0;
   int32_t group = 0;
