@@ -70,12 +70,12 @@ TEST_F(EngineTest, AModelWithoutChatTemplateHasAnEmptyOne) {
 }
 
 TEST_F(EngineTest, ATokenizerThatCannotRunIsNamedWithTheFile) {
-  Write(R"({"model": {"type": "Unigram", "vocab": []}})");
+  Write(R"({"model": {"type": "NoSuchModel", "vocab": []}})");
   auto loaded = Engine::Load(path_);
   ASSERT_FALSE(loaded.ok());
   EXPECT_EQ(loaded.status().code(), StatusCode::kIncompatible);
   EXPECT_EQ(loaded.status().message().rfind(path_ + " carries a tokenizer", 0), 0u);
-  EXPECT_NE(loaded.status().message().find("Unigram"), std::string::npos)
+  EXPECT_NE(loaded.status().message().find("NoSuchModel"), std::string::npos)
       << loaded.status().message();
 }
 
