@@ -173,7 +173,8 @@ def _grow(inner: st.SearchStrategy[str]) -> st.SearchStrategy[str]:
     )
 
 
-@settings(max_examples=1500, deadline=None)
+# The same draws each time: a new disagreement must not appear in somebody else's change.
+@settings(max_examples=1500, deadline=None, derandomize=True)
 @given(st.recursive(_atoms, _grow, max_leaves=6))
 def test_random_expressions_agree_with_jinja2(expression: str) -> None:
     outcome = render_both("{{ " + expression + " }}", CASE, ENVIRONMENT)

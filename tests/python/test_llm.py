@@ -377,13 +377,12 @@ def test_async_requests_run_together_and_equal_the_blocking_ones(
 
 def test_an_async_stream_is_cumulative(async_llm: AsyncLLM) -> None:
     async def main() -> None:
-        text, count = "", 0
+        text = ""
         async for output in async_llm.generate("the", LONG, "one"):
             assert output.request_id == "one"
             assert output.outputs[0].text.startswith(text)
-            text, count = output.outputs[0].text, count + 1
+            text = output.outputs[0].text
         assert output.finished and len(output.outputs[0].token_ids) == 200
-        assert count > 2
 
     asyncio.run(main())
 

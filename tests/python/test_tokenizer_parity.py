@@ -71,9 +71,22 @@ class Pair:
     def check_ids(self, ids: list[int]) -> None:
         """Compares the text of ids, decoded at once and one by one."""
         for skip in (True, False):
-            expected = self.reference.decode(ids, skip_special_tokens=skip)
+            expected = self.reference_text(ids, skip)
+            if expected is None:
+                continue
             assert self.ours.decode(ids, skip_special_tokens=skip) == expected
             assert stream(self.ours, ids, skip) == expected
+
+    def reference_text(self, ids: list[int], skip: bool) -> str | None:
+        """None where the library itself panics: its Strip takes more from a short token's end than
+        it has."""
+        try:
+            return str(self.reference.decode(ids, skip_special_tokens=skip))
+        except BaseException as error:
+            # Its type, no Exception, lives in a module that cannot be imported.
+            if type(error).__name__ == "PanicException":
+                return None
+            raise
 
     def check_random_ids(self, rng: random.Random, rounds: int) -> None:
         """Compares texts of ids that no text gave: split characters, unknown ids, specials."""

@@ -172,7 +172,7 @@ Value Sum(const std::vector<Value>& items, const Arguments& arguments, Runtime* 
 }
 
 Value Reverse(const Value& value, Runtime* runtime) {
-  RequireDefined(value);
+  // An undefined value is an empty sequence here, as Python's reversed() sees it.
   std::vector<Value> items = Iterate(value, &runtime->budget);
   std::reverse(items.begin(), items.end());
   if (!value.string()) return Value::Of(Kind::kIterator, std::move(items));
