@@ -14,7 +14,7 @@ namespace {
 
 /// out[r * out_stride + 16 b + i] for the tile. `x`: rows `ld` floats apart, or a packed panel.
 using TileFn = void (*)(const float* x, int64_t ld, const std::byte* const* w, int32_t k,
-                        float* out, int64_t out_stride);
+                        int64_t ahead, float* out, int64_t out_stride);
 
 template <int MR, int NB, bool Packed, class LoadWeights>
 static inline __attribute__((always_inline)) void TileStep(const float* x, int64_t ld, int64_t k,
@@ -30,9 +30,25 @@ static inline __attribute__((always_inline)) void TileStep(const float* x, int64
   }
 }
 
+// Rows up to which activations are read in place: with more, their addresses no longer fit the
+// registers.
+constexpr int kThinRows = 4;
+
+/// Weights come from memory once, in runs too short for the prefetcher of the CPU: ask for what the
+/// next tile will read. Measured on SmolLM2 bf16: batch 8 gains a quarter; a thin tile, which waits
+/// for memory alone, loses an eighth, so it does not ask.
+template <int MR, int NB>
+static inline __attribute__((always_inline)) void Prefetch(const std::byte* const (&block)[NB],
+                                                           int64_t offset) {
+  if constexpr (MR > kThinRows) {
+#pragma GCC unroll 8
+    for (int b = 0; b < NB; ++b) __builtin_prefetch(block[b] + offset, 0, 2);
+  }
+}
+
 template <DType T, int MR, int NB, bool Packed>
-void Tile(const float* x, int64_t ld, const std::byte* const* w, int32_t k, float* out,
-          int64_t out_stride) {
+void Tile(const float* x, int64_t ld, const std::byte* const* w, int32_t k, int64_t ahead,
+          float* out, int64_t out_stride) {
   V acc[MR][NB];
 #pragma GCC unroll 16
   for (int r = 0; r < MR; ++r) {
@@ -44,11 +60,13 @@ void Tile(const float* x, int64_t ld, const std::byte* const* w, int32_t k, floa
   for (int b = 0; b < NB; ++b) block[b] = w[b];
   if constexpr (T == DType::kF32) {
     for (int64_t i = 0; i < k; ++i) {
+      Prefetch<MR, NB>(block, i * 64 + ahead);
       TileStep<MR, NB, Packed>(x, ld, i, acc, [&](int b) { return LoadAs<T>(block[b] + i * 64); });
     }
   } else {
     const int64_t units = k / 2;
     for (int64_t u = 0; u < units; ++u) {
+      Prefetch<MR, NB>(block, u * 64 + ahead);
       TileStep<MR, NB, Packed>(x, ld, 2 * u, acc,
                                [&](int b) { return LoadEven<T>(block[b] + u * 64); });
       TileStep<MR, NB, Packed>(x, ld, 2 * u + 1, acc,
@@ -66,10 +84,9 @@ void Tile(const float* x, int64_t ld, const std::byte* const* w, int32_t k, floa
   }
 }
 
-// Rows up to which activations are read in place: with more, their addresses no longer fit the
-// registers.
-constexpr int kThinRows = 4;
 constexpr int kMaxTileBlocks = 8;
+// How far ahead weights are asked for, at most: less than the L2 cache holds.
+constexpr int64_t kPrefetchBytes = 64 << 10;
 
 /// Blocks that a tile of `rows` handles at once, a power of two.
 constexpr int TileBlocks(int rows) {
@@ -169,11 +186,13 @@ static inline void RunTile(const BlockOrder& order, bool packed, const float* x,
   const std::byte* w[kMaxTileBlocks];
   for (int32_t i = 0; i < blocks; ++i) w[i] = order.Data(first + i);
   const int64_t stride = 16 * blocks;
+  const int64_t next = order.block_bytes * (order.args.glu ? blocks / 2 : blocks);
+  const int64_t ahead = next < kPrefetchBytes ? next : kPrefetchBytes;
   for (int32_t done = 0; done < blocks;) {
     int32_t now = TileBlocks(rows);
     while (now > blocks - done) now /= 2;
-    PickTile(order.args.w_type, packed, rows, now)(x, ld, w + done, order.args.k, tile + 16 * done,
-                                                   stride);
+    PickTile(order.args.w_type, packed, rows, now)(x, ld, w + done, order.args.k, ahead,
+                                                   tile + 16 * done, stride);
     done += now;
   }
   Finish(order, first, blocks, tile, stride, row, rows);
