@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
+from slipstream._streams import discard_stdout, prepare_streams
 from slipstream.builder.config import FORMATS, TARGETS, BuildConfig, parse_sm
 from slipstream.errors import InternalError, SlipstreamError
 from slipstream.version import __version__
@@ -29,6 +30,7 @@ class _Terminated(BaseException):
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exit code: 0 done, 1 the work failed, 2 the input was wrong, 128 + N ended by signal N."""
+    prepare_streams()
     try:
         args = make_parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed its message.
@@ -37,13 +39,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         for number in previous:
             signal.signal(number, _terminate)
-        return _dry_run(args) if args.dry_run else _build(args)
+        code = _dry_run(args) if args.dry_run else _build(args)
+        sys.stdout.flush()
+        return code
     except InternalError as error:
         return _fail(f"{error}. This is a defect of Slipstream; please report it.", 1)
     except SlipstreamError as error:
         return _fail(str(error), error.exit_code)
     except MemoryError:
         return _fail("out of memory; close other programs or build on a larger machine", 1)
+    except BrokenPipeError:  # The reader of the report has gone, as in `| head`.
+        discard_stdout()
+        return 1
+    except OSError as error:
+        discard_stdout()
+        place = f"{error.filename}: " if error.filename else "the report cannot be printed: "
+        return _fail(f"{place}{error.strerror or error}", 1)
     except KeyboardInterrupt:
         return _fail("interrupted; nothing was written", 130)
     except _Terminated as end:

@@ -3,6 +3,7 @@ the same bytes."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ class TeacherForcing:
     """
 
     def __init__(self, engine: Path, *, threads: int = 0, cpu_path: str = "auto") -> None:
-        loaded = _runtime.Engine.load(str(engine))
+        loaded = _runtime.Engine.load(os.fsencode(engine))
         runtime = _runtime.Runtime(threads=threads, cpu_path=cpu_path)
         self._runner = _runtime.TeacherForcing(_runtime.Model(runtime, loaded))
         self._chunk = min(loaded.limits.max_batch_size, loaded.limits.max_num_tokens)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.builder.checkpoint.convert import STORAGE, Array
-from slipstream.builder.checkpoint.json_file import read_json
+from slipstream.builder.checkpoint.json_file import exists, read_json
 from slipstream.builder.checkpoint.safetensors import SafetensorsFile, TensorEntry
 from slipstream.builder.errors import InputError, UnsupportedError
 from slipstream.errors import CorruptFileError, NotFoundError
@@ -67,9 +67,9 @@ class Checkpoint:
         self.config = read_json(self.folder / "config.json")
         self._files: dict[str, SafetensorsFile] = {}
         self._tensors: dict[str, tuple[SafetensorsFile, TensorEntry]] = {}
-        if (self.folder / INDEX).exists():
+        if exists(self.folder / INDEX):
             self._open_sharded()
-        elif (self.folder / SINGLE).exists():
+        elif exists(self.folder / SINGLE):
             self._add_file(SINGLE)
         else:
             raise NotFoundError(_no_weights(self.folder))
@@ -122,7 +122,7 @@ class Checkpoint:
                     "the checkpoint's original file"
                 )
         shards = sorted(set(weight_map.values()))
-        missing = [name for name in shards if not (self.folder / name).exists()]
+        missing = [name for name in shards if not exists(self.folder / name)]
         if missing:
             raise NotFoundError(
                 f"{self.folder} lacks {len(missing)} of the {len(shards)} shards that {INDEX} "
@@ -146,7 +146,7 @@ class Checkpoint:
 
 def check_folder(folder: Path) -> None:
     """NotFoundError or InputError unless `folder` is a folder."""
-    if not folder.exists():
+    if not exists(folder):
         raise NotFoundError(f"{folder} does not exist; give the folder of a checkpoint")
     if not folder.is_dir():
         raise InputError(
@@ -155,6 +155,8 @@ def check_folder(folder: Path) -> None:
 
 
 def _no_weights(folder: Path) -> str:
-    other = sorted(p.name for p in folder.iterdir() if p.suffix in (".bin", ".pth", ".pt", ".gguf"))
+    # `glob` passes over a folder that may be entered but not listed.
+    suffixes = (".bin", ".pth", ".pt", ".gguf")
+    other = sorted(p.name for p in folder.glob("*") if p.suffix in suffixes)
     hint = f" (found {other[0]}: convert it to safetensors)" if other else ""
     return f"{folder} holds neither {SINGLE} nor {INDEX}{hint}; download the weights"

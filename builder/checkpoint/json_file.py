@@ -14,6 +14,18 @@ MAX_JSON_BYTES = 256 << 20
 MAX_DEPTH = strict_json.MAX_DEPTH - 2
 
 
+def exists(path: Path) -> bool:
+    """Whether there is anything of that name. InputError where the system cannot tell: a name that
+    is too long, a folder that may not be searched."""
+    try:
+        return path.exists()
+    except OSError as error:
+        raise InputError(
+            f"{str(path)[:200]} cannot be looked up: {error.strerror}; check the name and the "
+            "permissions of its folder"
+        ) from error
+
+
 def read_bytes(path: Path, limit: int = MAX_JSON_BYTES) -> bytes:
     """The bytes of a small file. NotFoundError or InputError otherwise."""
     try:

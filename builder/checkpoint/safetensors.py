@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 import mmap
 import os
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,7 +47,8 @@ class SafetensorsFile:
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            # Opening a pipe would wait for a writer.
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"{path} does not exist; download the checkpoint's missing file"
@@ -56,7 +58,12 @@ class SafetensorsFile:
                 f"{path} cannot be opened: {error.strerror}; check its permissions"
             ) from error
         try:
-            self.size = os.fstat(fd).st_size
+            status = os.fstat(fd)
+            if not stat.S_ISREG(status.st_mode):
+                raise InputError(
+                    f"{path} is not a regular file; copy the checkpoint's original file"
+                )
+            self.size = status.st_size
             if self.size < 8:
                 raise self._corrupt(f"it has {self.size} bytes, a header alone has more")
             self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ)

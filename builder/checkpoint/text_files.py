@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from slipstream.builder.checkpoint.json_file import parse_json, read_bytes
+from slipstream.builder.checkpoint.json_file import exists, parse_json, read_bytes
 from slipstream.builder.errors import InputError
 from slipstream.errors import NotFoundError
 
@@ -51,10 +51,8 @@ def read_text_files(folder: Path, vocab_size: int) -> TextFiles:
 
 def _read_tokenizer(folder: Path, vocab_size: int, log: list[str]) -> bytes:
     path = folder / "tokenizer.json"
-    if not path.exists():
-        old = [
-            n for n in ("tokenizer.model", "vocab.json", "spiece.model") if (folder / n).exists()
-        ]
+    if not exists(path):
+        old = [n for n in ("tokenizer.model", "vocab.json", "spiece.model") if exists(folder / n)]
         hint = (
             f"it has {old[0]}: save the tokenizer with AutoTokenizer.from_pretrained(...)."
             "save_pretrained(...)"
@@ -86,7 +84,7 @@ def _vocabulary(model: dict[str, Any]) -> list[Any]:
 
 
 def _optional_object(path: Path) -> tuple[bytes, dict[str, Any]]:
-    if not path.exists():
+    if not exists(path):
         return b"{}", {}
     data = read_bytes(path)
     value = parse_json(data, str(path))
@@ -111,7 +109,7 @@ def _ids(value: Any, vocab_size: int, where: str, key: str) -> tuple[int, ...] |
 def _chat_template(folder: Path, settings: dict[str, Any], log: list[str]) -> bytes | None:
     """chat_template.jinja, which newer files use, comes before tokenizer_config.json."""
     path = folder / "chat_template.jinja"
-    if path.exists():
+    if exists(path):
         data = read_bytes(path, MAX_TEMPLATE_BYTES)
         try:
             data.decode("utf-8")

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import os
+import secrets
+import stat
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,9 +40,15 @@ class DiskFullError(ResourceExhaustedError):
 def check_output(path: Path, need_bytes: int) -> None:
     """InputError or DiskFullError, before any work, if the output cannot be written."""
     folder = path.absolute().parent
-    if path.is_dir():
+    kind = _kind(path)
+    if kind is not None and stat.S_ISDIR(kind):
         raise InputError(f"-o {path}: is a folder; give a file name, e.g. {path / 'model.engine'}")
-    if path.exists() and not path.is_file():
+    if kind is not None and stat.S_ISLNK(kind):
+        # A rename would replace the link itself, which may be one of the system, as /dev/stdout.
+        raise InputError(
+            f"-o {path}: is a symbolic link; give the name of the file itself, or remove the link"
+        )
+    if kind is not None and not stat.S_ISREG(kind):
         # A rename would replace a device or a pipe.
         raise InputError(f"-o {path}: is not a regular file; give another name")
     if not folder.is_dir():
@@ -60,6 +69,18 @@ def check_output(path: Path, need_bytes: int) -> None:
         )
 
 
+def _kind(path: Path) -> int | None:
+    """The mode of what has this name now, a link not followed; None if there is nothing."""
+    try:
+        return path.lstat().st_mode
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise InputError(
+            f"-o {str(path)[:200]}: cannot be looked up: {error.strerror}; give another name"
+        ) from error
+
+
 class EngineWriter:
     """A context manager: `finish` makes the file appear, anything else leaves nothing behind.
 
@@ -69,17 +90,49 @@ class EngineWriter:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        # In the same folder, so that the rename is atomic.
-        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        # In the same folder, so that the rename is atomic. The length of the name does not grow
+        # with that of the output, which may be as long as the system allows.
+        digest = hashlib.sha256(os.fsencode(path.name)).hexdigest()[:16]
+        self._prefix = f".slipstream-{digest}-"
+        self._partial = path
         self._file: BinaryIO | None = None
         self._offset = 0
         self.sections: list[dict[str, Any]] = []
 
     def __enter__(self) -> EngineWriter:
-        with self._guard():
-            self._file = self._partial.open("xb")
-            self._put(b"\0" * SECTION_ALIGN)
+        try:
+            with self._guard():
+                self._remove_abandoned()
+                self._create()
+                self._put(b"\0" * SECTION_ALIGN)
+        except BaseException:
+            self._discard()
+            raise
         return self
+
+    def __del__(self) -> None:
+        # A signal between __enter__ and the body of `with` skips __exit__.
+        self._discard()
+
+    def _create(self) -> None:
+        """Opens a new partial file and locks it, as the sign that its build is alive."""
+        while self._file is None:
+            name = f"{self._prefix}{secrets.token_hex(6)}.partial"
+            self._partial = self._path.with_name(name)
+            self._file = self._partial.open("xb")
+            _lock(self._file)
+            if os.fstat(self._file.fileno()).st_nlink == 0:
+                # Another build took it for abandoned before it was locked.
+                self._file.close()
+                self._file = None
+
+    def _remove_abandoned(self) -> None:
+        """Partial files of this output whose build was killed: nobody holds their lock."""
+        for path in self._path.absolute().parent.glob(f"{self._prefix}*.partial"):
+            # One that another build removes at the same time is gone as well.
+            with contextlib.suppress(OSError), path.open("rb") as file:
+                if _lock(file):
+                    path.unlink()
 
     def __exit__(
         self,
@@ -87,12 +140,20 @@ class EngineWriter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
+        self._discard()
+
+    def _discard(self) -> None:
+        """Removes the partial file, if there is one. Its name tells more than the open file does: a
+        signal may come before that is kept."""
         if self._file is not None:
             # Closing flushes, which fails again on a full disk.
             with contextlib.suppress(OSError):
                 self._file.close()
             self._file = None
-            self._partial.unlink(missing_ok=True)
+        if self._partial != self._path:
+            with contextlib.suppress(FileNotFoundError):  # since it was renamed
+                self._partial.unlink()
+            self._partial = self._path
 
     def section(self, name: str, data: bytes) -> None:
         """A whole section with its hash."""
@@ -142,8 +203,9 @@ class EngineWriter:
             self._file.write(packed)
             self._file.flush()
             os.fsync(self._file.fileno())
-            self._file.close()
+            # Renamed before it is closed, which gives up the lock.
             os.replace(self._partial, self._path)
+            self._file.close()
             self._file = None
         self._sync_folder()
 
@@ -185,6 +247,15 @@ class EngineWriter:
                     "bytes; the partial file was removed; free some space or choose another folder"
                 ) from error
             raise IoError(f"{self._path}: cannot be written: {error.strerror}") from error
+
+
+def _lock(file: BinaryIO) -> bool:
+    """Whether this open file has the lock now. A file system without locks gives none."""
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
 
 
 class WeightsSection:

@@ -123,8 +123,8 @@ class ConfigReader:
         value = self._required(key, default)
         if not isinstance(value, str) or value not in choices:
             raise UnsupportedError(
-                f"{self._where}: config key '{key}' = {value!r} changes the computation and is "
-                f"not supported; supported: {', '.join(sorted(choices))}"
+                f"{self._where}: config key '{key}' = {short(value)} changes the computation "
+                f"and is not supported; supported: {', '.join(sorted(choices))}"
             )
         return value
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from slipstream.builder.errors import InputError, UnsupportedError
-from slipstream.builder.models.config_reader import ConfigReader
+from slipstream.builder.models.config_reader import ConfigReader, short
 from slipstream.builder.models.rope_kinds import (
     F32,
     default_inv_freq,
@@ -92,8 +92,8 @@ def read_rope(
     for key in sorted(set(params) - _COMMON - _KEYS[kind]):
         if params[key] is not None:
             raise UnsupportedError(
-                f"{inner.where}: config key '{key}' = {params[key]!r} is not used by RoPE of kind "
-                f"'{kind}'; supported: {', '.join(sorted(_COMMON | _KEYS[kind]))}"
+                f"{inner.where}: config key '{key}' = {short(params[key])} is not used by RoPE of "
+                f"kind '{kind}'; supported: {', '.join(sorted(_COMMON | _KEYS[kind]))}"
             )
     # The key beside `rope_scaling` wins over the one inside, as in the reference implementation.
     outside = reader.raw(_ORIGINAL) is not None or rules.original is not None
@@ -142,8 +142,8 @@ def _rotary_dim(reader: ConfigReader, inner: ConfigReader, head_dim: int, rules:
         value = inner.raw(key)
         if value not in (None, 1, 1.0):
             raise UnsupportedError(
-                f"{inner.where}: config key '{key}' = {value!r} changes the computation and is "
-                "not supported; supported: 1.0"
+                f"{inner.where}: config key '{key}' = {short(value)} changes the computation "
+                "and is not supported; supported: 1.0"
             )
         return head_dim  # The key outside is refused by the reader unless it is neutral.
     outer = reader.raw(key)
@@ -298,7 +298,7 @@ def _kind(params: Mapping[str, Any], where: str, reader: ConfigReader, rules: Ro
         kind = (rules.aliases or {}).get(kind, kind)
     if not isinstance(kind, str) or kind not in rules.kinds:
         raise UnsupportedError(
-            f"{reader.where}: config key '{where}.{key}' = {kind!r} changes the computation and is "
-            f"not supported; supported: {', '.join(rules.kinds)}"
+            f"{reader.where}: config key '{where}.{key}' = {short(kind)} changes the computation "
+            f"and is not supported; supported: {', '.join(rules.kinds)}"
         )
     return kind

@@ -42,6 +42,15 @@ Engine LoadEngine(const std::string& path, bool verify_full) {
   return Unwrap(Engine::Load(path, verify_full ? Verify::kFull : Verify::kDefault));
 }
 
+// As os.fsdecode: a path need not be UTF-8.
+py::object PathOf(const Engine& engine) {
+  const std::string& path = engine.path();
+  PyObject* text =
+      PyUnicode_DecodeFSDefaultAndSize(path.data(), static_cast<Py_ssize_t>(path.size()));
+  if (text == nullptr) throw py::error_already_set();
+  return py::reinterpret_steal<py::object>(text);
+}
+
 #if defined(__clang__)
 constexpr const char* kCompiler = "clang " __clang_version__;
 #elif defined(__GNUC__)
@@ -79,7 +88,7 @@ void BindEngine(py::module_& m) {
       .def_static("load", &LoadEngine, py::arg("path"), py::kw_only(),
                   py::arg("verify_full") = false,
                   "Maps and checks a file; reads every weight byte only with verify_full.")
-      .def_property_readonly("path", &Engine::path)
+      .def_property_readonly("path", &PathOf)
       .def_property_readonly("model_name", &Engine::model_name)
       .def_property_readonly("build_id", &Engine::build_id)
       .def_property_readonly("manifest_json", &Engine::manifest_json,

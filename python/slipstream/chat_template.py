@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slipstream import _native
 from slipstream.errors import IncompatibleError, InvalidArgumentError
+from slipstream.sampling import check_text
 
 if TYPE_CHECKING:
     import jinja2
@@ -35,6 +36,11 @@ class ChatTemplate:
     """
 
     def __init__(self, source: str, special_tokens: Mapping[str, str] | None = None) -> None:
+        if not isinstance(source, str):
+            raise InvalidArgumentError(
+                f"chat_template is a {type(source).__name__}; it must be the text of a template."
+            )
+        check_text("The chat template", source)
         self._source = source
         self._special_tokens = dict(special_tokens or {})
         self._lock = threading.Lock()
@@ -42,7 +48,7 @@ class ChatTemplate:
         self._native: _native.ChatTemplate | None = None
         try:
             self._native = _native.ChatTemplate.parse(source)
-        except (IncompatibleError, UnicodeEncodeError):
+        except IncompatibleError:
             self._jinja = _compile(source)
 
     def render(
@@ -54,6 +60,11 @@ class ChatTemplate:
         **variables: Any,
     ) -> str:
         """The prompt text of a conversation. Tokenize it without adding special tokens."""
+        if isinstance(messages, (str, bytes, Mapping)) or not isinstance(messages, Iterable):
+            raise InvalidArgumentError(
+                f"messages is a {type(messages).__name__}; it must be a list of dicts with 'role' "
+                "and 'content'."
+            )
         conversation = [_check_message(i, message) for i, message in enumerate(messages)]
         if not conversation:
             raise InvalidArgumentError("The conversation is empty; give at least one message.")
@@ -62,7 +73,7 @@ class ChatTemplate:
         if self._native is not None and _is_json(everything, 0):
             try:
                 return self._render_native(conversation, add_generation_prompt, tools, variables)
-            except (IncompatibleError, UnicodeEncodeError):
+            except IncompatibleError:
                 pass  # jinja2 may know more
         return self._render_jinja(conversation, add_generation_prompt, tools, variables)
 
@@ -167,7 +178,9 @@ def _is_json(value: Any, depth: int) -> bool:
 
 
 def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    text = json.dumps(value, ensure_ascii=False)
+    check_text("The conversation", text)
+    return text
 
 
 def _with_reasoning_names(message: dict[str, Any]) -> dict[str, Any]:

@@ -130,7 +130,8 @@ class LLM:
             tools: JSON schemas of functions, for templates that know tools.
             chat_template_kwargs: further variables of the template.
         """
-        single = not messages or isinstance(messages[0], Mapping)
+        several = isinstance(messages, Sequence) and not isinstance(messages, (str, bytes))
+        single = not several or not messages or isinstance(messages[0], Mapping)
         conversations = [messages] if single else messages
         prepared = []
         for index, conversation in enumerate(conversations):

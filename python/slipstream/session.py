@@ -67,7 +67,7 @@ class Session:
         kv_bytes = 0 if kv_memory is None else parse_bytes(kv_memory, "kv_memory")
         # The cheap checks come first: a wrong cpu_path must not cost a build.
         self.runtime = _shared_runtime(threads, cpu_path)
-        self.engine = _native.Engine.load(resolve_engine(path))
+        self.engine = _native.Engine.load(os.fsencode(resolve_engine(path)))
         self.model = _native.Model(self.runtime, self.engine)
         self.executor = _native.Executor(
             self.model,

@@ -37,6 +37,8 @@ struct TestFileOptions {
   std::string tokenizer = R"({"model":{"type":"BPE"}})";
   std::string chat_template = "{{ messages }}";  ///< Empty: no such section.
   int extra_tensors = 0;                         ///< Beside the two fixed ones, 256 bytes each.
+  std::string plan;                              ///< Of the CPU; empty: a plan that cannot run.
+  std::string weights;                           ///< Empty: `weights_size` random bytes.
   /// Last change of the manifest, after everything in it is right.
   std::function<void(nlohmann::json&)> edit = [](nlohmann::json&) {};
 };
@@ -104,6 +106,7 @@ inline TestFile WriteTestFile(const TestFileOptions& options = {}) {
   std::mt19937_64 random(7);
   std::string weights(options.weights_size, '\0');
   for (char& byte : weights) byte = static_cast<char>(random());
+  if (!options.weights.empty()) weights = options.weights;
   std::string hashes;
   for (uint64_t at = 0; at < weights.size(); at += options.chunk_bytes) {
     const auto hash =
@@ -112,7 +115,8 @@ inline TestFile WriteTestFile(const TestFileOptions& options = {}) {
   }
   std::vector<std::pair<std::string, std::string>> sections = {
       {"graph", R"({"nodes":[]})"},
-      {"plan.cpu", R"({"version":1})" + std::string(5000, ' ')},
+      {"plan.cpu",
+       options.plan.empty() ? R"({"version":1})" + std::string(5000, ' ') : options.plan},
       {"tokenizer", options.tokenizer},
       {"tokenizer_config", "{}"},
       {"generation_config", "{}"},

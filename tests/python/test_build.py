@@ -328,3 +328,71 @@ def test_dry_run_reports_and_writes_nothing(
     assert cli.main([str(folder), "--dry-run"]) == 0
     assert "fuse_qkv" in capsys.readouterr().out
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def partial_files(folder: Path) -> list[Path]:
+    return list(folder.glob(".*.partial"))
+
+
+def test_a_symbolic_link_is_never_replaced(tmp_path: Path) -> None:
+    """A rename would replace the link itself, be it /dev/stdout."""
+    make_checkpoint(tmp_path / "c", TINY)
+    target, link, dangling = tmp_path / "target", tmp_path / "m.engine", tmp_path / "d.engine"
+    target.write_bytes(b"mine")
+    link.symlink_to(target)
+    dangling.symlink_to(tmp_path / "nothing")
+    for output in (link, dangling):
+        with pytest.raises(InputError, match="is a symbolic link"):
+            build(tmp_path / "c", output, BuildConfig())
+        assert output.is_symlink()
+    assert target.read_bytes() == b"mine"
+
+
+def test_names_of_outputs_may_have_any_length_that_the_system_takes(tmp_path: Path) -> None:
+    make_checkpoint(tmp_path / "c", TINY)
+    longest = tmp_path / ("a" * 255)
+    build(tmp_path / "c", longest, BuildConfig())
+    assert longest.is_file() and not partial_files(tmp_path)
+    with pytest.raises(InputError, match="File name too long"):
+        build(tmp_path / "c", tmp_path / ("a" * 256), BuildConfig())
+
+
+def test_what_a_killed_build_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    folder, output = make_checkpoint(tmp_path / "c", TINY), tmp_path / "m.engine"
+    code = (
+        "import os, signal, sys; from slipstream.builder import build as b, cli;"
+        "b.write_weights = lambda *a: os.kill(os.getpid(), signal.SIGKILL);"
+        f"sys.exit(cli.main([{str(folder)!r}, '-o', {str(output)!r}]))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+    assert done.returncode == -9
+    assert len(partial_files(tmp_path)) == 1 and not output.exists()
+    build(folder, output, BuildConfig())
+    assert output.is_file() and not partial_files(tmp_path)
+
+
+def test_builds_of_one_process_to_one_output_do_not_meet(tmp_path: Path) -> None:
+    """The partial file of a build that still runs is not taken for abandoned."""
+    folder, output = make_checkpoint(tmp_path / "c", TINY), tmp_path / "m.engine"
+    expected = build(folder, tmp_path / "alone.engine", BuildConfig()).path.read_bytes()
+    with writer_module.EngineWriter(output) as running:
+        running.section("graph", b"x")
+        build(folder, output, BuildConfig())
+        assert len(partial_files(tmp_path)) == 1
+    assert output.read_bytes() == expected and not partial_files(tmp_path)
+
+
+@pytest.mark.parametrize("closed", [">&-", ">/dev/full", "| true"])
+@pytest.mark.parametrize("options", ["--dry-run", "--dry-run --json", "-o m.engine"])
+def test_a_report_that_cannot_be_printed_is_no_traceback(
+    tmp_path: Path, closed: str, options: str
+) -> None:
+    make_checkpoint(tmp_path / "c", TINY)
+    command = f"{sys.executable} -m slipstream.builder.cli c {options} {closed}"
+    done = subprocess.run(
+        ["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    for word in ("Traceback", "internal", "ignored", "defect"):
+        assert word not in done.stderr
+    assert done.returncode == (1 if closed == ">/dev/full" else 0)
+    assert (tmp_path / "m.engine").exists() == ("-o" in options)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -215,3 +216,32 @@ def test_generation_config_ids(tmp_path: Path) -> None:
     path.write_text('{"eos_token_id": 300}')
     with pytest.raises(InputError, match="0 to 299"):
         read_text_files(tmp_path, 300)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "device"])
+def test_weights_that_are_no_regular_file_are_refused_at_once(tmp_path: Path, kind: str) -> None:
+    """Opening a pipe must not wait for somebody who writes into it."""
+    make_checkpoint(tmp_path, TinyConfig())
+    weights = tmp_path / "model.safetensors"
+    weights.unlink()
+    if kind == "pipe":
+        os.mkfifo(weights)
+    elif kind == "folder":
+        weights.mkdir()
+    else:
+        weights.symlink_to("/dev/zero")
+    with pytest.raises(InputError, match="is not a regular file"):
+        Checkpoint(tmp_path)
+
+
+def test_names_that_the_system_refuses_are_input_errors(tmp_path: Path) -> None:
+    long = "a" * 5000
+    with pytest.raises(InputError, match="cannot be looked up: File name too long"):
+        Checkpoint(tmp_path / long)
+    make_checkpoint(tmp_path, TinyConfig(shards=2))
+    index = tmp_path / "model.safetensors.index.json"
+    value = json.loads(index.read_text())
+    value["weight_map"]["model.norm.weight"] = long
+    index.write_text(json.dumps(value))
+    with pytest.raises(InputError, match="cannot be looked up: File name too long"):
+        Checkpoint(tmp_path)

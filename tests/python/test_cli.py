@@ -335,3 +335,41 @@ def test_ctrl_c_ends_run_with_130(engine_path: str) -> None:
     _, err = process.communicate(timeout=30)
     assert process.returncode == 130
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", ">/dev/full", "| true"])
+@pytest.mark.parametrize(
+    "command", ["--help", "--version", "inspect m", "run m --prompt x --max-tokens 3 --json"]
+)
+def test_streams_that_are_closed_or_full_are_no_defect(
+    engine_path: str, command: str, closed: str
+) -> None:
+    line = f"{sys.executable} -m slipstream {command.replace(' m', ' ' + engine_path, 1)} {closed}"
+    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=60)
+    for word in ("Traceback", "internal", "ignored", "defect"):
+        assert word not in done.stderr
+    assert done.returncode == (1 if closed == ">/dev/full" else 0)
+
+
+def test_what_the_output_cannot_spell_is_escaped(tmp_path: Path) -> None:
+    """An ASCII terminal, and names that are no text: neither ends a command."""
+    engine = build_tiny_engine(tmp_path)
+    odd = os.fsdecode(os.fsencode(tmp_path) + b"/\xff\xc3\xbc.engine")
+    os.rename(engine, odd)
+    for command in (["inspect", odd], ["run", odd, "--prompt", "x", "--json", "--raw"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "slipstream", *command],
+            capture_output=True,
+            env={**os.environ, "PYTHONIOENCODING": "ascii", "LC_ALL": "C"},
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        done.stdout.decode("ascii")
+    code = "from slipstream._streams import prepare_streams as p; p(); print('\\U0001f680\\udcff')"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+        timeout=60,
+    )
+    assert done.stdout == b"\\U0001f680\\udcff\n"

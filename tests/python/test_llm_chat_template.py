@@ -114,3 +114,18 @@ def test_a_template_is_sandboxed() -> None:
 def test_broken_jinja_names_the_line() -> None:
     with pytest.raises(InvalidArgumentError, match="line 2"):
         ChatTemplate("ok\n{% if %}")
+
+
+@pytest.mark.parametrize("messages", [None, 3, "text", {"role": "user", "content": "x"}])
+def test_messages_that_are_no_list_are_refused(messages: Any) -> None:
+    with pytest.raises(InvalidArgumentError, match="must be a list of dicts"):
+        ChatTemplate(CHATML).render(messages)
+
+
+def test_lone_surrogates_and_templates_that_are_no_text_are_refused() -> None:
+    with pytest.raises(InvalidArgumentError, match=r"conversation is not valid .* U\+D800"):
+        ChatTemplate(CHATML).render([{"role": "user", "content": "a\ud800"}])
+    with pytest.raises(InvalidArgumentError, match=r"chat template is not valid .* U\+DCFF"):
+        ChatTemplate("{{ messages }}\udcff")
+    with pytest.raises(InvalidArgumentError, match="chat_template is a int"):
+        ChatTemplate(3)  # type: ignore[arg-type]

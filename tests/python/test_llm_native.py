@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 import xxhash
+from llm_fixtures import build_tiny_engine
 
-from slipstream import _native
+from slipstream import LLM, SamplingParams, _native
 from slipstream.errors import (
     CorruptFileError,
     InvalidArgumentError,
@@ -34,7 +36,15 @@ def test_a_status_becomes_its_exception(tmp_path: Path) -> None:
 def test_a_path_that_is_not_utf8_can_be_reported(tmp_path: Path) -> None:
     path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.engine")
     with pytest.raises(SlipstreamError):
-        _native.Engine.load(os.fsencode(path))  # type: ignore[arg-type]
+        _native.Engine.load(os.fsencode(path))
+
+
+def test_an_engine_may_have_a_path_that_is_not_utf8(tmp_path: Path) -> None:
+    path = os.fsdecode(os.fsencode(tmp_path) + b"/\xff.engine")
+    shutil.copy(build_tiny_engine(tmp_path), path)
+    with LLM(path, threads=1) as llm:
+        assert llm.engine.path == path
+        assert llm.generate([[1]], SamplingParams(max_tokens=1))[0].finished
 
 
 @pytest.mark.parametrize("threads", [-1, 1025])

@@ -299,3 +299,20 @@ def test_many_problems_stay_readable() -> None:
     with pytest.raises(InputError) as error:
         check_tensors(parse_config(config_json(TinyConfig())), {})
     assert "21 problems" in str(error.value) and "and 13 more" in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{key: "x" * 100_000} for key in (*sorted(config()), "head_dim", "layer_types", "unknown")]
+    + [
+        {"rope_scaling": {"rope_type": "x" * 100_000}},
+        {"rope_scaling": {"rope_type": "linear", "factor": "x" * 100_000}},
+        {"rope_parameters": {"rope_type": "default", "factor": "x" * 100_000}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_messages_stay_short_whatever_the_value(changes: dict[str, Any]) -> None:
+    try:
+        parse_config(config(**changes))
+    except SlipstreamError as error:
+        assert len(str(error)) < 500

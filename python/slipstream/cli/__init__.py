@@ -8,7 +8,9 @@ from __future__ import annotations
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+from slipstream._streams import discard_stdout, prepare_streams
 
 __all__ = ["COMMANDS", "main", "run_guarded"]
 
@@ -25,10 +27,13 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command and returns its exit code. Never raises for errors of the user's input."""
+    prepare_streams()
     arguments = list(sys.argv[1:] if argv is None else argv)
-    if not arguments or arguments[0] in ("-h", "--help", "help"):
-        print(_usage(), file=sys.stdout if arguments else sys.stderr)
-        return 0 if arguments else 2
+    if not arguments:
+        print(_usage(), file=sys.stderr)
+        return 2
+    if arguments[0] in ("-h", "--help", "help"):
+        return _guarded(_help)
     if arguments[0] in ("-V", "--version"):
         return run_guarded("slipstream.cli.version", arguments[1:])
     name = arguments[0]
@@ -39,10 +44,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def run_guarded(module: str, argv: list[str]) -> int:
     """Calls a command's main and turns what it raises into one line and an exit code."""
+    return _guarded(lambda: importlib.import_module(module).main(argv))
+
+
+def _guarded(command: Callable[[], int]) -> int:
     from slipstream.errors import SlipstreamError
 
     try:
-        code = importlib.import_module(module).main(argv)
+        code = command()
         sys.stdout.flush()
         return int(code)
     except SlipstreamError as error:
@@ -50,7 +59,7 @@ def run_guarded(module: str, argv: list[str]) -> int:
     except BrokenPipeError:
         # The reader of our output has gone, as in `| head`. Nothing more can be said on stdout,
         # and the interpreter must not try to flush it again.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        discard_stdout()
         return 1
     except KeyboardInterrupt:
         print(file=sys.stderr)
@@ -71,6 +80,11 @@ def run_guarded(module: str, argv: list[str]) -> int:
 def _fail(message: str, code: int) -> int:
     print(f"slipstream: error: {message}", file=sys.stderr)
     return code
+
+
+def _help() -> int:
+    print(_usage())
+    return 0
 
 
 def _usage() -> str:

@@ -1,4 +1,6 @@
-// Status and Result: how every call of the public API reports failure. Nothing in the API throws.
+// Status and Result: how every call of the public API reports failure. A call that returns one of
+// them does not throw. Those that return text itself (Tokenizer::Decode, StreamDecoder::Push, ...)
+// throw std::bad_alloc when memory runs out, and nothing else.
 #pragma once
 
 #include <cstdint>
@@ -62,7 +64,8 @@ class [[nodiscard]] Result {
   explicit operator bool() const { return ok(); }
 
   /// The failure; Ok() when there is a value.
-  Status status() const { return ok() ? Status() : std::get<1>(state_); }
+  Status status() const& { return ok() ? Status() : std::get<1>(state_); }
+  Status status() && { return ok() ? Status() : std::get<1>(std::move(state_)); }
 
   T& operator*() & { return std::get<0>(state_); }
   const T& operator*() const& { return std::get<0>(state_); }

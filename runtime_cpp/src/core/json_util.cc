@@ -4,6 +4,8 @@
 #include <new>
 #include <utility>
 
+#include "core/resource_exhausted.h"
+
 namespace slipstream::core {
 namespace {
 
@@ -12,7 +14,7 @@ using nlohmann::json;
 /// Builds the value while it is parsed; refuses what json::parse would accept silently.
 class Builder : public nlohmann::json_sax<json> {
  public:
-  explicit Builder(int32_t max_depth) : max_depth_(max_depth) {}
+  explicit Builder(const JsonLimits& limits) : limits_(limits) {}
 
   bool null() override { return Add(json(nullptr)); }
   bool boolean(bool value) override { return Add(json(value)); }
@@ -29,8 +31,10 @@ class Builder : public nlohmann::json_sax<json> {
 
   bool key(string_t& name) override {
     auto [slot, inserted] = stack_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
-    if (!inserted) return Fail("the key \"" + Shortened(name) + "\" appears twice in one object");
+    if (!inserted && !limits_.repeated_keys)
+      return Fail("the key \"" + Shortened(name) + "\" appears twice in one object");
     slot_ = &slot->second;
+    JsonTree::TakeApart(slot_);
     return true;
   }
 
@@ -44,7 +48,7 @@ class Builder : public nlohmann::json_sax<json> {
     return Fail(Shortened(reason));
   }
 
-  json Take() { return std::move(root_); }
+  JsonTree Take() { return std::move(root_); }
   const std::string& problem() const { return problem_; }
   std::size_t offset() const { return offset_; }
 
@@ -61,7 +65,7 @@ class Builder : public nlohmann::json_sax<json> {
 
   json* Place(json&& value) {
     if (stack_.empty()) {
-      root_ = std::move(value);
+      static_cast<json&>(root_) = std::move(value);
       return &root_;
     }
     if (stack_.back()->is_array()) {
@@ -79,8 +83,8 @@ class Builder : public nlohmann::json_sax<json> {
   }
 
   bool Open(json&& value) {
-    if (static_cast<int32_t>(stack_.size()) >= max_depth_) {
-      return Fail("it is nested deeper than " + std::to_string(max_depth_) + " levels");
+    if (static_cast<int32_t>(stack_.size()) >= limits_.max_depth) {
+      return Fail("it is nested deeper than " + std::to_string(limits_.max_depth) + " levels");
     }
     // Pointers into the tree stay valid: a container grows only while it is the innermost one.
     stack_.push_back(Place(std::move(value)));
@@ -92,8 +96,8 @@ class Builder : public nlohmann::json_sax<json> {
     return true;
   }
 
-  int32_t max_depth_;
-  json root_;
+  const JsonLimits limits_;
+  JsonTree root_;
   std::vector<json*> stack_;
   json* slot_ = nullptr;
   std::string problem_;
@@ -106,29 +110,32 @@ std::string TypeProblem(const json& value, const char* expected) {
 
 }  // namespace
 
-Result<json> ParseJson(std::string_view text, std::string_view what, const JsonLimits& limits) {
-  const std::string name(what);
-  if (text.size() > limits.max_bytes) {
-    return Status(StatusCode::kInvalidArgument, name + " has " + std::to_string(text.size()) +
-                                                    " bytes; the limit is " +
-                                                    std::to_string(limits.max_bytes) + ".");
-  }
-  // The library takes a zero byte for the end of the input and would ignore what follows.
-  if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
-    return Status(StatusCode::kInvalidArgument,
-                  name + " is not valid JSON: byte " + std::to_string(zero) + " is zero.");
-  }
+Result<JsonTree> ParseJson(std::string_view text, std::string_view what, const JsonLimits& limits) {
   try {
-    Builder builder(limits.max_depth);
-    if (json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
+    const std::string name(what);
+    if (text.size() > limits.max_bytes) {
+      return Status(StatusCode::kInvalidArgument, name + " has " + std::to_string(text.size()) +
+                                                      " bytes; the limit is " +
+                                                      std::to_string(limits.max_bytes) + ".");
+    }
+    // The library takes a zero byte for the end of the input and would ignore what follows.
+    if (const size_t zero = text.find('\0'); zero != std::string_view::npos) {
+      return Status(StatusCode::kInvalidArgument,
+                    name + " is not valid JSON: byte " + std::to_string(zero) + " is zero.");
+    }
+    Builder builder(limits);
+    try {
+      if (json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
+    } catch (const json::exception& error) {
+      return Status(StatusCode::kInvalidArgument,
+                    name + " is not valid JSON: " + error.what() + ".");
+    }
     std::string where;
     if (builder.offset() != 0) where = " (byte " + std::to_string(builder.offset()) + ")";
     return Status(StatusCode::kInvalidArgument,
                   name + " is not valid JSON: " + builder.problem() + where + ".");
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while parsing " + name + ".");
-  } catch (const json::exception& error) {
-    return Status(StatusCode::kInvalidArgument, name + " is not valid JSON: " + error.what() + ".");
+    return ResourceExhausted("Out of memory while parsing ", what, ".");
   }
 }
 

@@ -9,20 +9,22 @@
 #include <string_view>
 #include <vector>
 
+#include "core/json_tree.h"
 #include "slipstream/status.h"
 
 namespace slipstream::core {
 
 struct JsonLimits {
   uint64_t max_bytes = uint64_t{64} << 20;
-  int32_t max_depth = 64;  ///< Nested arrays and objects.
+  int32_t max_depth = 64;      ///< Nested arrays and objects.
+  bool repeated_keys = false;  ///< Of equal keys in one object the last counts; else an error.
 };
 
 /// Parses one JSON value that fills `text` (white space around it is allowed). `what` names it in
 /// messages ("the manifest"). Errors: kInvalidArgument with the byte offset (syntax, duplicate key,
 /// depth, size, number out of range, invalid UTF-8), kResourceExhausted (out of memory).
-Result<nlohmann::json> ParseJson(std::string_view text, std::string_view what,
-                                 const JsonLimits& limits = {});
+Result<JsonTree> ParseJson(std::string_view text, std::string_view what,
+                           const JsonLimits& limits = {});
 
 /// Reads typed fields of a JSON object and keeps the first error, so that a caller reads everything
 /// and checks once. A getter returns a zero value after an error. Unknown keys are left alone: a

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -17,6 +18,7 @@
 
 #include "core/fp_env.h"
 #include "core/futex.h"
+#include "core/resource_exhausted.h"
 
 namespace slipstream::core {
 namespace {
@@ -122,12 +124,11 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int32_t threads) {
                                                     "; it must be between 1 and " +
                                                     std::to_string(kMaxThreads) + ".");
   }
-  const auto failure = [threads](int32_t index, const char* reason) {
-    return Status(StatusCode::kResourceExhausted,
-                  "Thread " + std::to_string(index + 1) + " of " + std::to_string(threads) +
-                      " cannot start: " + reason +
-                      ". Use fewer threads, or raise the process limit (ulimit -u, the "
-                      "container's pids limit).");
+  const auto failure = [threads](int32_t index, std::string_view reason) {
+    return ResourceExhausted("Thread ", std::to_string(index + 1), " of ", std::to_string(threads),
+                             " cannot start: ", reason,
+                             ". Use fewer threads, or raise the process limit (ulimit -u, the "
+                             "container's pids limit).");
   };
   int32_t index = 0;
   try {
@@ -146,7 +147,7 @@ Result<std::unique_ptr<ThreadPool>> ThreadPool::Create(int32_t threads) {
     }
     return pool;
   } catch (const std::system_error& error) {
-    return failure(index, error.code().message().c_str());
+    return failure(index, error.what());
   } catch (const std::bad_alloc&) {
     return failure(index, "out of memory");
   }

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/resource_exhausted.h"
 #include "core/sha256.h"
 #include "engine/compatibility.h"
 #include "engine/format.h"
@@ -34,8 +35,7 @@ Result<std::shared_ptr<const EngineFile>> EngineFile::Open(const std::string& pa
     if (Status status = file->ReadStructure(); !status.ok()) return status;
     return std::shared_ptr<const EngineFile>(std::move(file));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "Out of memory while opening " + path + ". Free memory.");
+    return core::ResourceExhausted("Out of memory while opening ", path, ". Free memory.");
   }
 }
 

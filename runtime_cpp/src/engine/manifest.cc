@@ -8,6 +8,7 @@
 
 #include "core/dtype.h"
 #include "core/json_util.h"
+#include "core/resource_exhausted.h"
 #include "engine/format.h"
 #include "pack/n16k4.h"
 
@@ -341,7 +342,7 @@ void ReadTensors(JsonReader& reader, Manifest& m) {
 
 Result<Manifest> Parse(std::string_view text, uint64_t manifest_offset) {
   const core::JsonLimits limits{.max_bytes = kMaxManifestSize, .max_depth = 64};
-  const Result<nlohmann::json> json = core::ParseJson(text, "the manifest", limits);
+  const Result<core::JsonTree> json = core::ParseJson(text, "the manifest", limits);
   if (!json.ok()) {
     const StatusCode code = json.status().code() == StatusCode::kInvalidArgument
                                 ? StatusCode::kCorruptFile
@@ -384,7 +385,7 @@ Result<Manifest> ParseManifest(std::string_view json, uint64_t manifest_offset) 
   try {
     return Parse(json, manifest_offset);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while reading the manifest.");
+    return core::ResourceExhausted("Out of memory while reading the manifest.");
   }
 }
 

@@ -26,7 +26,10 @@ Status OpenError(const std::string& path, int error) {
 
 Result<MappedFile> MappedFile::Open(const std::string& path) {
   // O_NONBLOCK: opening a named pipe would wait for a writer; it has no effect on regular files.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  int fd = -1;
+  do {  // a signal may interrupt an open over the network
+    fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  } while (fd < 0 && errno == EINTR);
   if (fd < 0) return OpenError(path, errno);
   struct stat info;
   if (fstat(fd, &info) != 0) {

@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/resource_exhausted.h"
 #include "engine/format.h"
 
 namespace slipstream::engine {
@@ -41,7 +42,7 @@ Result<std::shared_ptr<const WeightStore>> MapWeights(std::shared_ptr<const Engi
   try {
     return std::shared_ptr<const WeightStore>(std::make_shared<MappedWeightStore>(std::move(file)));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while listing the tensors.");
+    return core::ResourceExhausted("Out of memory while listing the tensors.");
   }
 }
 

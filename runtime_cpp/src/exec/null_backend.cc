@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "core/resource_exhausted.h"
 #include "exec/cpu/prepared_step.h"
 
 namespace slipstream::exec {
@@ -59,8 +60,7 @@ class NullBackend final : public Backend {
       }
       blocks_.assign(blocks.begin(), blocks.end());
     } catch (const std::bad_alloc&) {
-      return {StatusCode::kResourceExhausted,
-              "Not enough memory for the KV pools of the null backend."};
+      return core::ResourceExhausted("Not enough memory for the KV pools of the null backend.");
     }
     return Status::Ok();
   }
@@ -77,8 +77,7 @@ class NullBackend final : public Backend {
     try {
       Run(batch);
     } catch (const std::bad_alloc&) {
-      return Status(StatusCode::kResourceExhausted,
-                    "Not enough memory for a step of the null backend.");
+      return core::ResourceExhausted("Not enough memory for a step of the null backend.");
     }
     in_flight_ = true;
     return ++handle_;
@@ -171,7 +170,7 @@ Result<std::unique_ptr<Backend>> CreateNullBackend(const NullBackendConfig& conf
   try {
     return std::unique_ptr<Backend>(std::make_unique<NullBackend>(config));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Not enough memory for a null backend.");
+    return core::ResourceExhausted("Not enough memory for a null backend.");
   }
 }
 

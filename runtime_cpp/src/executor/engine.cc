@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/json_util.h"
+#include "core/resource_exhausted.h"
 #include "executor/engine_impl.h"
 
 namespace slipstream {
@@ -18,6 +19,7 @@ Result<Engine> Engine::Load(const std::string& path, Verify verify) {
     if (!weights.ok()) return weights.status();
     auto tokenizer =
         Tokenizer::FromJson((*file)->SectionText((*file)->manifest().tokenizer_section));
+    if (tokenizer.status().code() == StatusCode::kResourceExhausted) return tokenizer.status();
     if (!tokenizer.ok()) {
       // Its hash was right: this is what the checkpoint holds, so a newer version may read it.
       return Status(StatusCode::kIncompatible,
@@ -29,8 +31,7 @@ Result<Engine> Engine::Load(const std::string& path, Verify verify) {
         std::make_shared<const Impl>(std::move(*file), std::move(*weights), std::move(*tokenizer));
     return engine;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "Out of memory while loading " + path + ". Free memory.");
+    return core::ResourceExhausted("Out of memory while loading ", path, ". Free memory.");
   }
 }
 
@@ -57,12 +58,14 @@ Result<std::string> Engine::ApplyChatTemplate(std::string_view messages_json,
     }
     auto chat = ChatTemplate::Parse(chat_template());
     if (!chat.ok()) return chat.status();
-    nlohmann::json variables = nlohmann::json::object();
+    core::JsonTree variables(nlohmann::json::object());
     if (bos_token_id() >= 0) variables["bos_token"] = tokenizer().IdToToken(bos_token_id());
     if (!eos_token_ids().empty()) {
       variables["eos_token"] = tokenizer().IdToToken(eos_token_ids().front());
     }
     auto config = core::ParseJson(tokenizer_config_json(), "tokenizer_config.json");
+    // Anything but JSON gives no variables; memory that runs out must not do the same silently.
+    if (config.status().code() == StatusCode::kResourceExhausted) return config.status();
     if (config.ok() && config->is_object()) {
       for (const auto& [name, value] : config->items()) {
         if (!name.ends_with("_token")) continue;
@@ -91,7 +94,7 @@ Result<std::string> Engine::ApplyChatTemplate(std::string_view messages_json,
     }
     return chat->Render(messages_json, all);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while rendering a conversation.");
+    return core::ResourceExhausted("Out of memory while rendering a conversation.");
   }
 }
 

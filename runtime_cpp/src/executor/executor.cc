@@ -8,6 +8,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "core/resource_exhausted.h"
 #include "executor/loop.h"
 #include "executor/memory_budget.h"
 #include "executor/validate.h"
@@ -44,7 +45,7 @@ class ExecutorImpl : public Executor {
 
   Result<RequestId> Submit(Request request, ResponseCallback callback) override;
   Result<Response> Next(RequestId id, std::chrono::milliseconds timeout) override;
-  Status Cancel(RequestId id) override { return loop_->Cancel(id); }
+  Status Cancel(RequestId id) override;
   ExecutorStats Stats() const override { return loop_->Stats(); }
   void Shutdown() override {
     if (loop_) loop_->Stop();
@@ -54,6 +55,7 @@ class ExecutorImpl : public Executor {
   Result<std::vector<TokenId>> PromptIds(Request& request) const;
   Result<std::unique_ptr<RequestState>> MakeState(Request request, ResponseCallback callback) const;
   Status AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& mailbox);
+  void Forget(RequestId id);
 
   std::shared_ptr<const void> keep_alive_;  // first: released after everything that may use it
   const ModelFacts facts_;
@@ -118,51 +120,67 @@ Status ExecutorImpl::AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& ma
   return Status::Ok();
 }
 
+void ExecutorImpl::Forget(RequestId id) {
+  std::lock_guard<std::mutex> guard(mutex_);
+  mailboxes_.erase(id);
+}
+
 Result<RequestId> ExecutorImpl::Submit(Request request, ResponseCallback callback) {
+  RequestId listed = 0;  // no id: they begin at 1
   try {
     if (Status status = loop_->Accepting(); !status.ok()) return status;
     Result<std::unique_ptr<RequestState>> state =
         MakeState(std::move(request), std::move(callback));
     if (!state.ok()) return state.status();
     const RequestId id = next_id_++;
-    const bool fetched = !(*state)->callback;
-    if (fetched) {
+    if (!(*state)->callback) {
       (*state)->mailbox = std::make_shared<Mailbox>();
       if (Status status = AddMailbox(id, (*state)->mailbox); !status.ok()) return status;
+      listed = id;
     }
     if (Status status = loop_->Enqueue(id, *std::move(state)); !status.ok()) {
-      if (fetched) {
-        std::lock_guard<std::mutex> guard(mutex_);
-        mailboxes_.erase(id);
-      }
+      Forget(listed);
       return status;
     }
     return id;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "No memory is left to queue the request. Submit again later.");
+    Forget(listed);
+    return core::ResourceExhausted("No memory is left to queue the request. Submit again later.");
   }
 }
 
 Result<Response> ExecutorImpl::Next(RequestId id, std::chrono::milliseconds timeout) {
-  const Status unknown(
-      StatusCode::kNotFound,
-      "Request " + std::to_string(id) + " is unknown, was fetched to its end, or has a callback.");
-  std::shared_ptr<Mailbox> mailbox;
-  {
-    std::lock_guard<std::mutex> guard(mutex_);
-    const auto found = mailboxes_.find(id);
-    if (found == mailboxes_.end()) return unknown;
-    mailbox = found->second;
+  const auto unknown = [id] {
+    return Status(StatusCode::kNotFound,
+                  "Request " + std::to_string(id) +
+                      " is unknown, was fetched to its end, or has a callback.");
+  };
+  try {
+    std::shared_ptr<Mailbox> mailbox;
+    {
+      std::lock_guard<std::mutex> guard(mutex_);
+      const auto found = mailboxes_.find(id);
+      if (found == mailboxes_.end()) return unknown();
+      mailbox = found->second;
+    }
+    std::optional<Response> response = mailbox->Take(timeout);
+    if (!response) return unknown();  // another thread fetched the end
+    response->id = id;
+    if (response->finished()) Forget(id);
+    return *std::move(response);
+  } catch (const std::bad_alloc&) {
+    return core::ResourceExhausted(
+        "No memory is left to tell of the request. Call Next again later.");
   }
-  std::optional<Response> response = mailbox->Take(timeout);
-  if (!response) return unknown;  // another thread fetched the end
-  response->id = id;
-  if (response->finished()) {
-    std::lock_guard<std::mutex> guard(mutex_);
-    mailboxes_.erase(id);
+}
+
+Status ExecutorImpl::Cancel(RequestId id) {
+  try {
+    return loop_->Cancel(id);
+  } catch (const std::bad_alloc&) {
+    return core::ResourceExhausted(
+        "No memory is left to cancel the request. Cancel it again later.");
   }
-  return *std::move(response);
 }
 
 Result<uint64_t> KvBudget(const ExecutorConfig& config) {
@@ -212,8 +230,8 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
       return status;
     return std::unique_ptr<Executor>(std::move(executor));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "No memory is left to create the executor. Lower max_batch_size or free memory.");
+    return core::ResourceExhausted(
+        "No memory is left to create the executor. Lower max_batch_size or free memory.");
   }
 }
 

@@ -4,24 +4,39 @@
 #include <exception>
 #include <new>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/fp_env.h"
+#include "core/resource_exhausted.h"
 #include "sched/admission.h"
 #include "sched/step_planner.h"
 
 namespace slipstream::executor {
 namespace {
 
-Status FromException(const std::exception& error) {
-  if (dynamic_cast<const std::bad_alloc*>(&error)) {
-    return Status(StatusCode::kResourceExhausted,
-                  "The process ran out of memory during a step. Lower kv_memory_bytes, "
-                  "max_batch_size or max_num_tokens.");
+Status FromException(const std::exception& error) noexcept {
+  try {
+    if (!dynamic_cast<const std::bad_alloc*>(&error)) {
+      return Status(StatusCode::kInternal,
+                    std::string("A step failed: ") + error.what() + ". Please report this.");
+    }
+  } catch (const std::bad_alloc&) {  // the same as running out of it in the step
   }
-  return Status(StatusCode::kInternal,
-                std::string("A step failed: ") + error.what() + ". Please report this.");
+  return core::ResourceExhausted(
+      "The process ran out of memory during a step. Lower kv_memory_bytes, max_batch_size or "
+      "max_num_tokens.");
+}
+
+Status CallbackThrew(RequestId id, std::string_view reason) noexcept {
+  try {
+    return Status(StatusCode::kInvalidArgument,
+                  "The response callback of request " + std::to_string(id) +
+                      " threw: " + std::string(reason) + ". Catch exceptions inside the callback.");
+  } catch (const std::bad_alloc&) {
+    return core::ResourceExhausted("Out of memory.");
+  }
 }
 
 // Gives a step back however its sampling ends: memory may run out there.
@@ -31,28 +46,26 @@ struct StepRelease {
   ~StepRelease() { backend.Release(step); }
 };
 
-// Tells the news. False when the callback threw and thereby ended a request that was still going.
-bool Tell(RequestState* request) {
+// Tells the news. False when that failed and thereby ended a request that was still going.
+bool Tell(RequestState* request) noexcept {
   const bool last = request->finished();
   Response news = request->TakeNews();
+  Status failure;
   if (!request->callback) {
-    request->mailbox->Post(std::move(news));
-    return true;
-  }
-  std::string reason;
-  try {
-    request->callback(news);
-    return true;
-  } catch (const std::exception& error) {
-    reason = error.what();
-  } catch (...) {
-    reason = "something that is no std::exception";
+    if (request->mailbox->Post(std::move(news))) return true;
+    failure = core::ResourceExhausted("No memory is left for the answer.");
+  } else {
+    try {
+      request->callback(news);
+      return true;
+    } catch (const std::exception& error) {
+      failure = CallbackThrew(request->id, error.what());
+    } catch (...) {
+      failure = CallbackThrew(request->id, "something that is no std::exception");
+    }
   }
   if (last) return true;  // nothing follows a last response
-  request->Finish(FinishReason::kError,
-                  Status(StatusCode::kInvalidArgument,
-                         "The response callback of request " + std::to_string(request->id) +
-                             " threw: " + reason + ". Catch exceptions inside the callback."));
+  request->Finish(FinishReason::kError, std::move(failure));
   return false;
 }
 
@@ -102,6 +115,8 @@ Status EngineLoop::Accepting() const {
 }
 
 Status EngineLoop::Enqueue(RequestId id, std::unique_ptr<RequestState> request) {
+  Requests one;
+  one.push_back(std::move(request));
   {
     std::lock_guard<std::mutex> guard(mutex_);
     if (stopping_)
@@ -112,9 +127,9 @@ Status EngineLoop::Enqueue(RequestId id, std::unique_ptr<RequestState> request) 
                         " requests wait, max_queued_requests is " + std::to_string(max_queued_) +
                         ". Submit again later or raise max_queued_requests.");
     }
-    request->id = id;
+    one.front()->id = id;
     live_.insert(id);
-    waiting_.push_back(std::move(request));
+    waiting_.splice(waiting_.end(), one);
     ++stats_.requests_submitted;
     stats_.waiting = static_cast<int32_t>(waiting_.size());
   }
@@ -152,25 +167,31 @@ void EngineLoop::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void EngineLoop::Run() {
+void EngineLoop::Run() noexcept {
   const core::ScopedFpEnv fp_env;  // the sampler is part of the numerics contract
-  for (bool going = true; going;) {
+  while (WaitForWork()) {
+    Deliver();
     try {
-      going = WaitForWork();
-      Deliver();
-      if (!going) break;
       Admit();
       RunStep();
-      Deliver();
     } catch (const std::exception& error) {
-      for (const auto& request : running_)
-        request->Finish(FinishReason::kError, FromException(error));
-      Deliver();
+      FailRunning(error);
     }
+    Deliver();
   }
+  Deliver();
 }
 
-bool EngineLoop::WaitForWork() {
+void EngineLoop::FailRunning(const std::exception& error) noexcept {
+  for (const auto& request : running_) request->Finish(FinishReason::kError, FromException(error));
+  if (!running_.empty()) return;
+  std::lock_guard<std::mutex> guard(mutex_);
+  if (waiting_.empty()) return;
+  waiting_.front()->Finish(FinishReason::kError, FromException(error));
+  ended_.splice(ended_.end(), waiting_, waiting_.begin());
+}
+
+bool EngineLoop::WaitForWork() noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
   wake_.wait(lock, [this] {
     return stopping_ || !cancelled_.empty() || !waiting_.empty() || !running_.empty();
@@ -182,16 +203,12 @@ bool EngineLoop::WaitForWork() {
   for (const auto& request : running_) {
     if (ends(request)) request->Finish(FinishReason::kCancelled);
   }
-  std::deque<std::unique_ptr<RequestState>> staying;
-  for (auto& request : waiting_) {
-    if (ends(request)) {
-      request->Finish(FinishReason::kCancelled);
-      ended_.push_back(std::move(request));
-    } else {
-      staying.push_back(std::move(request));
-    }
+  for (auto next = waiting_.begin(); next != waiting_.end();) {
+    const auto request = next++;
+    if (!ends(*request)) continue;
+    (*request)->Finish(FinishReason::kCancelled);
+    ended_.splice(ended_.end(), waiting_, request);
   }
-  waiting_ = std::move(staying);
   cancelled_.clear();
   return !stopping_;
 }
@@ -202,37 +219,37 @@ void EngineLoop::Admit() {
   // No more than the free places can be admitted: look no further into a long queue.
   const size_t places = static_cast<size_t>(std::max(0, sched::MaxRunning(limits_) - running));
   std::vector<sched::WaitingRequest> queue;
-  for (size_t i = 0; i < std::min(places, waiting_.size()); ++i)
-    queue.push_back({waiting_[i]->blocks_needed});
+  for (auto request = waiting_.begin(); request != waiting_.end() && queue.size() < places;
+       ++request)
+    queue.push_back({(*request)->blocks_needed});
   const int32_t admitted = sched::CountAdmissible(queue, running, limits_, kv_->Unreserved());
-  // Whatever may run out of memory comes before a request leaves the queue, so that none is lost.
-  running_.reserve(running_.size() + admitted);
-  ended_.reserve(ended_.size() + admitted);
   for (int32_t i = 0; i < admitted; ++i) {
     const int32_t slot = free_slots_.back();
-    Status status = kv_->Open(slot, waiting_.front()->total_limit());
-    std::unique_ptr<RequestState> request = std::move(waiting_.front());
-    waiting_.pop_front();
-    if (!status.ok()) {
+    RequestState* request = waiting_.front().get();
+    if (Status status = kv_->Open(slot, request->total_limit()); !status.ok()) {
       request->Finish(FinishReason::kError, std::move(status));
-      ended_.push_back(std::move(request));
+      ended_.splice(ended_.end(), waiting_, waiting_.begin());
       continue;
     }
     free_slots_.pop_back();
     request->slot = slot;
-    running_.push_back(std::move(request));
+    running_.splice(running_.end(), waiting_, waiting_.begin());
   }
   UpdateGaugesLocked();
 }
 
 void EngineLoop::RunStep() {
   std::vector<sched::RunningSequence> snapshot;
+  std::vector<RequestState*> requests;
   snapshot.reserve(running_.size());
-  for (const auto& request : running_)
+  requests.reserve(running_.size());
+  for (const auto& request : running_) {
     snapshot.push_back({request->pending(), request->decoding()});
+    requests.push_back(request.get());
+  }
   std::vector<StepEntry> entries;
   for (const sched::ScheduledSequence& scheduled : sched::PlanStep(snapshot, limits_)) {
-    RequestState* request = running_[scheduled.index].get();
+    RequestState* request = requests[scheduled.index];
     if (Status status = kv_->Extend(request->slot, request->computed(), scheduled.rows);
         !status.ok()) {
       request->Finish(FinishReason::kError, std::move(status));
@@ -330,15 +347,16 @@ Status EngineLoop::SampleOnBackend(exec::StepHandle step, std::span<StepEntry* c
   return Status::Ok();
 }
 
-void EngineLoop::Deliver() {
+void EngineLoop::Deliver() noexcept {
   for (bool again = true; again;) {
-    const auto finished = std::stable_partition(
-        running_.begin(), running_.end(), [](const auto& request) { return !request->finished(); });
-    ended_.insert(ended_.end(), std::make_move_iterator(finished),
-                  std::make_move_iterator(running_.end()));
-    running_.erase(finished, running_.end());
+    for (auto next = running_.begin(); next != running_.end();) {
+      const auto request = next++;
+      if ((*request)->finished()) ended_.splice(ended_.end(), running_, request);
+    }
     Retire();
-    for (const auto& request : std::exchange(ended_, {})) Tell(request.get());
+    Requests told;
+    told.swap(ended_);
+    for (const auto& request : told) Tell(request.get());
     again = false;
     // A callback that throws finishes its request: once more around, to free it and tell its end.
     for (const auto& request : running_) {
@@ -347,7 +365,7 @@ void EngineLoop::Deliver() {
   }
 }
 
-void EngineLoop::Retire() {
+void EngineLoop::Retire() noexcept {
   std::lock_guard<std::mutex> guard(mutex_);
   for (const auto& request : ended_) {
     if (request->slot >= 0) {
@@ -362,7 +380,7 @@ void EngineLoop::Retire() {
   UpdateGaugesLocked();
 }
 
-void EngineLoop::UpdateGaugesLocked() {
+void EngineLoop::UpdateGaugesLocked() noexcept {
   stats_.running = static_cast<int32_t>(running_.size());
   stats_.waiting = static_cast<int32_t>(waiting_.size());
   stats_.kv_blocks_free = kv_->free_blocks();

@@ -3,7 +3,8 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
+#include <exception>
+#include <list>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -51,9 +52,9 @@ class EngineLoop {
   const std::vector<int32_t>& block_tokens() const { return block_tokens_; }
 
  private:
-  void Run();
+  void Run() noexcept;
   /// Sleeps until there is work and ends what was cancelled. False when the loop is to stop.
-  bool WaitForWork();
+  bool WaitForWork() noexcept;
   void Admit();
   void RunStep();
   /// Submits, waits, samples. An error concerns all entries; a bad row ends its own request only.
@@ -61,9 +62,12 @@ class EngineLoop {
   Status SampleOnHost(exec::StepHandle step, std::span<StepEntry* const> sampling);
   Status SampleOnBackend(exec::StepHandle step, std::span<StepEntry* const> sampling);
   /// Frees what finished requests hold, then tells the news of all, each request once.
-  void Deliver();
-  void Retire();
-  void UpdateGaugesLocked();
+  void Deliver() noexcept;
+  void Retire() noexcept;
+  /// After an exception: ends what runs, or if nothing does, the request that waits longest, so
+  /// that no fault is met for ever.
+  void FailRunning(const std::exception& error) noexcept;
+  void UpdateGaugesLocked() noexcept;
 
   std::unique_ptr<exec::Backend> backend_;
   std::unique_ptr<kv::KvManager> kv_;  // after Start: changed by the loop's thread only
@@ -74,17 +78,20 @@ class EngineLoop {
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
 
+  // Lists: a request moves from one to the next without an allocation, so it is never lost.
+  using Requests = std::list<std::unique_ptr<RequestState>>;
+
   // The loop's thread only.
-  std::vector<std::unique_ptr<RequestState>> running_;  // by arrival
-  std::vector<std::unique_ptr<RequestState>> ended_;    // finished, not yet told
+  Requests running_;  // by arrival
+  Requests ended_;    // finished, not yet told
   std::vector<int32_t> free_slots_;
   decode::Sampler sampler_;
   exec::StepBatch batch_;
 
   mutable std::mutex mutex_;  // guards all below
   std::condition_variable wake_;
-  std::deque<std::unique_ptr<RequestState>> waiting_;  // by arrival
-  std::unordered_set<RequestId> live_;                 // waiting or running
+  Requests waiting_;                         // by arrival
+  std::unordered_set<RequestId> live_;       // waiting or running
   std::unordered_set<RequestId> cancelled_;  // of live_, to be ended at the next step border
   ExecutorStats stats_;
   bool stopping_ = false;

@@ -11,14 +11,15 @@
 namespace slipstream::executor {
 
 /// Appends `delta` to what has gathered: afterwards `*sum` is what one response in place of both
-/// would hold.
+/// would hold. std::bad_alloc leaves a part of it behind.
 void JoinResponse(Response delta, Response* sum);
 
 /// Holds at most one response, into which deltas are joined: a client that never reads costs no
 /// more than the answer itself. Thread-safe.
 class Mailbox {
  public:
-  void Post(Response delta);
+  /// False where memory ran out: then the client gets kError, and what is posted later is dropped.
+  bool Post(Response delta) noexcept;
   /// Waits until there is news and takes it. On timeout an empty response with kNone; nothing when
   /// the last response was taken before.
   std::optional<Response> Take(std::chrono::milliseconds timeout);

@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "core/resource_exhausted.h"
 #include "exec/cpu/cpu_backend.h"
 #include "exec/cpu/dispatch.h"
 #include "executor/engine_impl.h"
@@ -34,8 +35,7 @@ Result<Model> Model::Create(const Runtime& runtime, const Engine& engine) {
     model.impl_ = std::move(impl);
     return model;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "No memory is left to create the model. Free memory.");
+    return core::ResourceExhausted("No memory is left to create the model. Free memory.");
   }
 }
 
@@ -55,8 +55,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(const Model& model,
     parts.keep_alive = impl;
     return executor::CreateExecutor(std::move(parts), config);
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "No memory is left to create the executor. Free memory.");
+    return core::ResourceExhausted("No memory is left to create the executor. Free memory.");
   }
 }
 

@@ -1,7 +1,10 @@
 #include "executor/request_state.h"
 
 #include <algorithm>
+#include <new>
 #include <utility>
+
+#include "core/resource_exhausted.h"
 
 namespace slipstream::executor {
 
@@ -68,10 +71,19 @@ void RequestState::End(FinishReason reason) {
   has_news_ = true;
 }
 
-void RequestState::Finish(FinishReason reason, Status status) {
+void RequestState::Finish(FinishReason reason, Status status) noexcept {
   if (finished()) return;
   news_.status = std::move(status);
-  End(reason);
+  try {
+    End(reason);
+  } catch (const std::bad_alloc&) {
+    if (reason != FinishReason::kError) {
+      news_.status = core::ResourceExhausted(
+          "No memory is left for the end of the answer. Lower max_tokens or free memory.");
+    }
+    news_.finish_reason = FinishReason::kError;
+    has_news_ = true;
+  }
 }
 
 Response RequestState::TakeNews() {

@@ -57,8 +57,9 @@ class RequestState {
 
   /// Takes a sampled token: text, stop conditions, length. The request may be finished afterwards.
   void Append(const decode::SampledToken& token);
-  /// Ends it for a reason from outside; the text held back so far is told. No effect once finished.
-  void Finish(FinishReason reason, Status status = Status::Ok());
+  /// Ends it for a reason from outside; the text held back so far is told, or the reason becomes
+  /// kError where memory runs out. No effect once finished.
+  void Finish(FinishReason reason, Status status = Status::Ok()) noexcept;
   bool finished() const { return news_.finished(); }
 
   bool has_news() const { return has_news_; }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/cpu_features.h"
+#include "core/resource_exhausted.h"
 
 namespace slipstream {
 namespace {
@@ -30,8 +31,7 @@ Result<Runtime> Runtime::Create(const RuntimeConfig& config) {
     runtime.impl_->path = *path;
     return runtime;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "No memory is left to create the runtime. Free memory.");
+    return core::ResourceExhausted("No memory is left to create the runtime. Free memory.");
   }
 }
 

@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string>
 
+#include "core/resource_exhausted.h"
 #include "executor/model.h"
 
 namespace slipstream::executor {
@@ -13,8 +14,7 @@ namespace slipstream::executor {
 namespace {
 
 Status OutOfMemory() {
-  return Status(
-      StatusCode::kResourceExhausted,
+  return core::ResourceExhausted(
       "No memory is left for the logits of a sequence. Give fewer tokens or free memory.");
 }
 

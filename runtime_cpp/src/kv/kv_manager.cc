@@ -63,6 +63,8 @@ Status KvManager::Extend(int32_t slot, int64_t first, int64_t count) {
       --sequence.held;
     }
     const int64_t cover = BlocksToCover(group.spec, first + count);
+    // Where memory runs out, no block may already be taken from the pool.
+    sequence.blocks.reserve(std::max<size_t>(sequence.blocks.capacity(), cover));
     while (static_cast<int64_t>(sequence.blocks.size()) < cover) {
       const std::optional<int32_t> block =
           sequence.held < sequence.reserved ? group.pool.Allocate() : std::nullopt;

@@ -1,5 +1,10 @@
 #include "text/components.h"
 
+#include <cstdint>
+#include <new>
+#include <utility>
+
+#include "core/json_util.h"
 #include "text/regex_program.h"
 #include "text/utf8.h"
 
@@ -28,6 +33,25 @@ const Json& LastOf(const Json& value, const char* key) {
 }
 
 }  // namespace
+
+bool Is(const Json& value, std::string_view text) {
+  const std::string* string = value.get_ptr<const std::string*>();
+  return string != nullptr && *string == text;
+}
+
+bool ParseTree(std::string_view raw, core::JsonTree* value) {
+  core::JsonLimits limits;
+  limits.max_bytes = UINT64_MAX;
+  limits.max_depth = INT32_MAX;
+  limits.repeated_keys = true;
+  Result<core::JsonTree> parsed = core::ParseJson(raw, "a section", limits);
+  if (!parsed.ok()) {
+    if (parsed.status().code() == StatusCode::kResourceExhausted) throw std::bad_alloc();
+    return false;
+  }
+  *value = *std::move(parsed);
+  return true;
+}
 
 Status BadValue(const std::string& path, const Json& value, const std::string& supported) {
   return {StatusCode::kInvalidArgument,

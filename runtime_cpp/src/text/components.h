@@ -5,8 +5,10 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "core/json_tree.h"
 #include "slipstream/status.h"
 #include "slipstream/types.h"
 #include "text/added_tokens.h"
@@ -17,6 +19,16 @@
 namespace slipstream::text {
 
 using Json = nlohmann::json;
+
+/// What is wrong where ParseTree gives false.
+inline constexpr const char* kWrongTree = "wrong JSON in the value that ends";
+
+/// Parses a value that JsonCursor skipped, which bounds its depth. Of equal keys the last counts,
+/// as in the reference. False when it is not JSON; throws std::bad_alloc.
+bool ParseTree(std::string_view raw, core::JsonTree* value);
+
+/// Whether `value` is this string. The == of the library ends the process when memory runs out.
+bool Is(const Json& value, std::string_view text);
 
 /// An error about the value at `path`.
 Status BadValue(const std::string& path, const Json& value, const std::string& supported);

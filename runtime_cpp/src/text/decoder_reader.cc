@@ -34,11 +34,11 @@ Result<DecoderStage> ReadMetaspace(const Json& value, const std::string& path) {
   DecoderStage stage{DecoderStage::kMetaspace, std::move(*mark)};
   const Json scheme = value.value("prepend_scheme", Json());
   const bool known =
-      scheme.is_null() || scheme == "always" || scheme == "first" || scheme == "never";
+      scheme.is_null() || Is(scheme, "always") || Is(scheme, "first") || Is(scheme, "never");
   if (!known)
     return BadValue(path + ".prepend_scheme", scheme, "supported are always, first and never");
   stage.flag =
-      scheme.is_null() ? value.value("add_prefix_space", Json()) != false : scheme != "never";
+      scheme.is_null() ? value.value("add_prefix_space", Json()) != false : !Is(scheme, "never");
   return stage;
 }
 

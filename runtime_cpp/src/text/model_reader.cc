@@ -74,9 +74,8 @@ Status ModelReader::Take(JsonCursor* json) {
       if (key == "vocab") vocab_bytes_ = raw.size();
       continue;
     }
-    options_[key] = Json::parse(raw, nullptr, /*allow_exceptions=*/false);
-    if (options_[key].is_discarded()) {
-      json->Fail("wrong JSON in the value that ends");
+    if (!ParseTree(raw, &options_[key])) {
+      json->Fail(kWrongTree);
       break;
     }
   }
@@ -116,7 +115,9 @@ Result<std::string> ModelReader::Affix(const char* key) const {
 }
 
 bool ModelReader::CanBeByteLevel() const {
-  const auto empty = [&](const char* key) { return Option(key) == nullptr || *Option(key) == ""; };
+  const auto empty = [&](const char* key) {
+    return Option(key) == nullptr || Is(*Option(key), "");
+  };
   const Json* fallback = Option("byte_fallback");
   return type_ == "BPE" && empty("continuing_subword_prefix") && empty("end_of_word_suffix") &&
          (fallback == nullptr || *fallback == false);

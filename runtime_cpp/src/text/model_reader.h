@@ -46,7 +46,7 @@ class ModelReader {
   Result<std::unique_ptr<Model>> BuildWords();
 
   std::string type_ = "BPE";  // old files do not say
-  std::map<std::string, Json> options_;
+  std::map<std::string, core::JsonTree> options_;
   std::optional<JsonCursor> vocab_;
   std::optional<JsonCursor> merges_text_;
   size_t vocab_bytes_ = 0;

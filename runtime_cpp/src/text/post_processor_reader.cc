@@ -12,7 +12,7 @@ Status AddTemplatePiece(const Json& piece, const std::string& path, const Json& 
                         std::vector<TokenId>* ids) {
   const bool is_object = piece.is_object() && piece.size() == 1 && piece.begin()->is_object();
   const Json* id = is_object && piece.begin()->contains("id") ? &piece.begin()->at("id") : nullptr;
-  if (id != nullptr && piece.begin().key() == "Sequence" && *id == "A") {
+  if (id != nullptr && piece.begin().key() == "Sequence" && Is(*id, "A")) {
     ids->push_back(-1);
     return Status::Ok();
   }

@@ -53,7 +53,8 @@ class Reader {
       if (!individual.ok()) return individual.status();
       Push(Split(MakeDigitsPattern(*individual), SplitBehavior::kIsolated));
     } else if (type == "Punctuation") {
-      const Json isolated = {{"behavior", "Isolated"}};  // older files do not say
+      core::JsonTree isolated(Json::object());  // older files do not say
+      isolated["behavior"] = "Isolated";
       const Result<SplitBehavior> behavior =
           ReadBehavior(value.contains("behavior") ? value : isolated, path);
       if (!behavior.ok()) return behavior.status();
@@ -136,11 +137,11 @@ class Reader {
     stage.kind = Stage::kMetaspace;
     stage.replacement = *replacement;
     const Json scheme = value.value("prepend_scheme", Json());
-    if (scheme == "first") {
+    if (Is(scheme, "first")) {
       stage.prepend = Stage::kFirst;
-    } else if (scheme == "never") {
+    } else if (Is(scheme, "never")) {
       stage.prepend = Stage::kNever;
-    } else if (!scheme.is_null() && scheme != "always") {
+    } else if (!scheme.is_null() && !Is(scheme, "always")) {
       return BadValue(path + ".prepend_scheme", scheme, "supported are always, first and never");
     } else if (scheme.is_null() && value.value("add_prefix_space", Json()) == false) {
       stage.prepend = Stage::kNever;  // what older files say

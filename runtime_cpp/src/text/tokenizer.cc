@@ -2,6 +2,7 @@
 #include <new>
 #include <string>
 
+#include "core/resource_exhausted.h"
 #include "slipstream/text.h"
 #include "text/tokenizer_impl.h"
 #include "text/utf8.h"
@@ -155,26 +156,26 @@ Result<Tokenizer> Tokenizer::FromJson(std::string_view json) {
     if (!impl.ok()) return impl.status();
     return Tokenizer(std::move(*impl));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "not enough memory to load a tokenizer.json of " +
-                                                      std::to_string(json.size()) + " bytes");
+    return core::ResourceExhausted("not enough memory to load a tokenizer.json of ",
+                                   std::to_string(json.size()), " bytes");
   }
 }
 
 Result<std::vector<TokenId>> Tokenizer::Encode(std::string_view text,
                                                const EncodeOptions& options) const {
-  if (const size_t bad = text::FindInvalidUtf8(text); bad != std::string_view::npos) {
-    return Status(StatusCode::kInvalidArgument, "the text is not valid UTF-8 at byte " +
-                                                    std::to_string(bad) +
-                                                    "; decode it before encoding");
-  }
   try {
+    if (const size_t bad = text::FindInvalidUtf8(text); bad != std::string_view::npos) {
+      return Status(StatusCode::kInvalidArgument, "the text is not valid UTF-8 at byte " +
+                                                      std::to_string(bad) +
+                                                      "; decode it before encoding");
+    }
     std::vector<TokenId> ids;
     ids.reserve(text.size() / 3 + 8);
     if (Status status = impl_->Encode(text, options, &ids); !status.ok()) return status;
     return ids;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "not enough memory to encode a text of " +
-                                                      std::to_string(text.size()) + " bytes");
+    return core::ResourceExhausted("not enough memory to encode a text of ",
+                                   std::to_string(text.size()), " bytes");
   }
 }
 

@@ -44,11 +44,9 @@ class TokenizerReader {
   }
 
   // Reads the next value as a tree.
-  bool ReadTree(Json* value) {
+  bool ReadTree(core::JsonTree* value) {
     std::string_view raw;
-    if (!json_.Skip(&raw)) return false;
-    *value = Json::parse(raw, nullptr, /*allow_exceptions=*/false);
-    return !value->is_discarded() || json_.Fail("wrong JSON in the value that ends");
+    return json_.Skip(&raw) && (ParseTree(raw, value) || json_.Fail(kWrongTree));
   }
 
   Status JsonError() const { return Invalid(json_.error()); }
@@ -81,11 +79,11 @@ class TokenizerReader {
 
   Status CheckSections() const {
     const Json& version = Section("version");
-    if (!version.is_null() && version != "1.0")
+    if (!version.is_null() && !Is(version, "1.0"))
       return BadValue("version", version, "supported is \"1.0\"");
     const Json& padding = Section("padding");
     const bool pads_alone = padding.is_object() &&
-                            padding.value("strategy", Json()) == "BatchLongest" &&
+                            Is(padding.value("strategy", Json()), "BatchLongest") &&
                             padding.value("pad_to_multiple_of", Json()).is_null();
     if (!padding.is_null() && !pads_alone) {
       return BadValue("padding", padding,
@@ -103,10 +101,10 @@ class TokenizerReader {
     if (!length.is_number_unsigned())
       return BadValue("truncation.max_length", length, "it must be a number from 0 up");
     const Json direction = truncation.value("direction", Json("Right"));
-    if (direction != "Right" && direction != "Left")
+    if (!Is(direction, "Right") && !Is(direction, "Left"))
       return BadValue("truncation.direction", direction, "supported are Right and Left");
     out_->max_length_ = length.get<size_t>();
-    out_->truncate_left_ = direction == "Left";
+    out_->truncate_left_ = Is(direction, "Left");
     return Status::Ok();
   }
 
@@ -210,7 +208,7 @@ class TokenizerReader {
 
   std::string_view text_;
   JsonCursor json_;
-  std::map<std::string, Json> sections_;
+  std::map<std::string, core::JsonTree> sections_;
   const Json null_;
   ModelReader model_;
   std::shared_ptr<TokenizerImpl> out_ = std::make_shared<TokenizerImpl>();

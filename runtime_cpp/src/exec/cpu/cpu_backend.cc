@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/resource_exhausted.h"
 #include "exec/cpu/dispatch.h"
 #include "exec/cpu/kernel_table.h"
 #include "exec/cpu/plan.h"
@@ -101,7 +102,7 @@ class CpuBackend final : public Backend {
       kv_pools_ = std::move(pools);
       for (size_t g = 0; g < kv_.size(); ++g) kv_[g].pool = kv_pools_[g].data();
     } catch (const std::bad_alloc&) {
-      return {StatusCode::kResourceExhausted, "Not enough memory for the KV cache."};
+      return core::ResourceExhausted("Not enough memory for the KV cache.");
     }
     return Status::Ok();
   }
@@ -353,7 +354,7 @@ Result<std::unique_ptr<Backend>> CreateCpuBackend(
     if (Status status = backend->Init(); !status.ok()) return status;
     return std::unique_ptr<Backend>(std::move(backend));
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Not enough memory to prepare the CPU plan.");
+    return core::ResourceExhausted("Not enough memory to prepare the CPU plan.");
   }
 }
 

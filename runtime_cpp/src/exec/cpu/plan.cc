@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/json_util.h"
+#include "core/resource_exhausted.h"
 #include "exec/cpu/kernel_table.h"
 
 namespace slipstream::exec::cpu {
@@ -449,7 +450,8 @@ Status CheckGroups(const engine::Manifest& manifest) {
 Result<CpuPlan> ParseCpuPlan(std::string_view json, const engine::Manifest& manifest) {
   try {
     if (Status status = CheckGroups(manifest); !status.ok()) return status;
-    Result<nlohmann::json> root = core::ParseJson(json, "the CPU plan");
+    Result<core::JsonTree> root = core::ParseJson(json, "the CPU plan");
+    if (root.status().code() == StatusCode::kResourceExhausted) return root.status();
     if (!root.ok()) return Status(StatusCode::kCorruptFile, root.status().message());
     core::JsonReader reader(*root, "the CPU plan", StatusCode::kCorruptFile);
     CpuPlan plan;
@@ -459,8 +461,7 @@ Result<CpuPlan> ParseCpuPlan(std::string_view json, const engine::Manifest& mani
     ScheduleSteps(&plan);
     return plan;
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted,
-                  "Not enough memory to read the CPU plan of the engine file.");
+    return core::ResourceExhausted("Not enough memory to read the CPU plan of the engine file.");
   }
 }
 

@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/resource_exhausted.h"
 #include "slipstream/chat.h"
 #include "text/chat/interpreter.h"
 #include "text/chat/json_input.h"
@@ -139,7 +140,7 @@ Result<ChatTemplate> ChatTemplate::Parse(std::string_view source) {
   } catch (const text::chat::ChatError& error) {
     return Status(error.code(), "The chat template cannot be parsed: " + error.message() + ".");
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while parsing a chat template.");
+    return core::ResourceExhausted("Out of memory while parsing a chat template.");
   }
 }
 
@@ -150,7 +151,7 @@ Result<std::string> ChatTemplate::Render(std::string_view messages_json,
   } catch (const text::chat::ChatError& error) {
     return Status(error.code(), "The conversation cannot be read: " + error.message() + ".");
   } catch (const std::bad_alloc&) {
-    return Status(StatusCode::kResourceExhausted, "Out of memory while rendering a conversation.");
+    return core::ResourceExhausted("Out of memory while rendering a conversation.");
   }
 }
 
