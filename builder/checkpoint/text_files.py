@@ -67,6 +67,10 @@ def _read_tokenizer(folder: Path, vocab_size: int, log: list[str]) -> bytes:
         raise InputError(f"{path} describes no tokenizer ('model' is missing); copy the original")
     ids = [i for i in _vocabulary(model) if isinstance(i, int)]
     added = value.get("added_tokens") or []
+    if not isinstance(added, list):
+        raise InputError(
+            f"{path}: 'added_tokens' is {str(added)[:40]}, expected a list; copy the original file"
+        )
     ids += [t["id"] for t in added if isinstance(t, dict) and isinstance(t.get("id"), int)]
     if ids and max(ids) >= vocab_size:
         log.append(

@@ -207,6 +207,16 @@ def test_chat_template_forms(tmp_path: Path) -> None:
     assert read_text_files(tmp_path, 300).chat_template == b"D"
 
 
+@pytest.mark.parametrize("added", [3, True, "x", {"a": 1}])
+def test_added_tokens_that_are_no_list(tmp_path: Path, added: Any) -> None:
+    make_checkpoint(tmp_path, TinyConfig(vocab=300, tokenizer=True))
+    tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
+    tokenizer["added_tokens"] = added
+    (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
+    with pytest.raises(InputError, match="'added_tokens'.*list"):
+        read_text_files(tmp_path, 300)
+
+
 def test_generation_config_ids(tmp_path: Path) -> None:
     write_tokenizer(tmp_path, 300)
     path = tmp_path / "generation_config.json"
