@@ -78,9 +78,8 @@ EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<k
       kv_(std::move(kv)),
       limits_(limits),
       max_queued_(max_queued),
-      vocab_size_(vocab_size),
       turn_(std::move(turn)),
-      sampler_(math) {
+      sampler_(vocab_size, math) {
   for (int32_t g = 0; g < kv_->num_groups(); ++g) {
     total_blocks_.push_back(kv_->total_blocks(g));
     block_tokens_.push_back(kv_->group(g).block_tokens);
@@ -283,68 +282,13 @@ void EngineLoop::RunStep() {
 
 Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
   BuildStep(entries, *kv_, &batch_);
-  std::vector<StepEntry*> sampling;
-  for (StepEntry& entry : entries) {
-    if (entry.samples) sampling.push_back(&entry);
-  }
   // Other executors of the same Runtime wait here for their turn.
   const std::lock_guard<StepTurn> turn(*turn_);
   const Result<exec::StepHandle> step = backend_->Submit(batch_);
   if (!step.ok()) return step.status();
   const StepRelease release{*backend_, *step};
   for (const StepEntry& entry : entries) entry.request->AdvanceComputed(entry.rows);
-  if (sampling.empty()) return Status::Ok();
-  return backend_->samples() ? SampleOnBackend(*step, sampling) : SampleOnHost(*step, sampling);
-}
-
-Status EngineLoop::SampleOnHost(exec::StepHandle step, std::span<StepEntry* const> sampling) {
-  const Result<exec::RowsView> rows = backend_->Read(step, exec::OutputKind::kLogits);
-  if (!rows.ok()) return rows.status();
-  if (rows->rows != static_cast<int32_t>(sampling.size()) || rows->cols < vocab_size_) {
-    return Status(StatusCode::kInternal, "A step gave " + std::to_string(rows->rows) + " rows of " +
-                                             std::to_string(rows->cols) + " logits; expected " +
-                                             std::to_string(sampling.size()) + " of at least " +
-                                             std::to_string(vocab_size_) + ". Please report this.");
-  }
-  for (size_t r = 0; r < sampling.size(); ++r) {
-    RequestState* request = sampling[r]->request;
-    // Columns from vocab_size on are padding and never looked at.
-    const std::span<const float> logits(rows->data + static_cast<int64_t>(r) * rows->stride,
-                                        vocab_size_);
-    Result<decode::SampledToken> token = sampler_.Sample(logits, request->sample_options());
-    if (token.ok()) {
-      request->Append(*token);
-    } else {
-      request->Finish(FinishReason::kError, token.status());
-    }
-  }
-  return Status::Ok();
-}
-
-Status EngineLoop::SampleOnBackend(exec::StepHandle step, std::span<StepEntry* const> sampling) {
-  exec::SamplingBatch batch;
-  for (const StepEntry* entry : sampling) {
-    const decode::SampleOptions options = entry->request->sample_options();
-    batch.rows.push_back({.temperature = options.temperature,
-                          .top_k = options.top_k,
-                          .top_p = options.top_p,
-                          .min_p = options.min_p,
-                          .seed = options.seed,
-                          .position = options.position,
-                          .logprob = options.logprob});
-  }
-  const Result<exec::SampledTokens> sampled = backend_->Sample(step, batch);
-  if (!sampled.ok()) return sampled.status();
-  if (sampled->tokens.size() != sampling.size() || sampled->logprobs.size() != sampling.size()) {
-    return Status(StatusCode::kInternal,
-                  "A step sampled " + std::to_string(sampled->tokens.size()) + " tokens and " +
-                      std::to_string(sampled->logprobs.size()) + " logprobs; expected " +
-                      std::to_string(sampling.size()) + ". Please report this.");
-  }
-  for (size_t r = 0; r < sampling.size(); ++r) {
-    sampling[r]->request->Append({.id = sampled->tokens[r], .logprob = sampled->logprobs[r]});
-  }
-  return Status::Ok();
+  return sampler_.Sample(*backend_, *step, entries);
 }
 
 void EngineLoop::Deliver() noexcept {

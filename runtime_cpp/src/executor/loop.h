@@ -7,7 +7,6 @@
 #include <list>
 #include <memory>
 #include <mutex>
-#include <span>
 #include <thread>
 #include <unordered_set>
 #include <vector>
@@ -15,6 +14,7 @@
 #include "exec/backend.h"
 #include "executor/request_state.h"
 #include "executor/step_builder.h"
+#include "executor/step_sampler.h"
 #include "executor/step_turn.h"
 #include "kv/kv_manager.h"
 #include "sched/snapshot.h"
@@ -59,8 +59,6 @@ class EngineLoop {
   void RunStep();
   /// Submits, waits, samples. An error concerns all entries; a bad row ends its own request only.
   Status ExecuteStep(std::vector<StepEntry>& entries);
-  Status SampleOnHost(exec::StepHandle step, std::span<StepEntry* const> sampling);
-  Status SampleOnBackend(exec::StepHandle step, std::span<StepEntry* const> sampling);
   /// Frees what finished requests hold, then tells the news of all, each request once.
   void Deliver() noexcept;
   void Retire() noexcept;
@@ -73,7 +71,6 @@ class EngineLoop {
   std::unique_ptr<kv::KvManager> kv_;  // after Start: changed by the loop's thread only
   const sched::Limits limits_;
   const int32_t max_queued_;
-  const int32_t vocab_size_;
   std::shared_ptr<StepTurn> turn_;
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
@@ -85,7 +82,7 @@ class EngineLoop {
   Requests running_;  // by arrival
   Requests ended_;    // finished, not yet told
   std::vector<int32_t> free_slots_;
-  decode::Sampler sampler_;
+  StepSampler sampler_;
   exec::StepBatch batch_;
 
   mutable std::mutex mutex_;  // guards all below
