@@ -81,16 +81,6 @@ const std::vector<Case>& Cases() {
        [](Json& j) { j["model"]["merges"].push_back(7); },
        {"expected a string"}},
       {"version", [](Json& j) { j["version"] = "2.0"; }, {"version", "2.0"}},
-      {"truncation",
-       [](Json& j) {
-         j["truncation"] = {{"max_length", -8}};
-       },
-       {"truncation.max_length", "-8"}},
-      {"padding",
-       [](Json& j) {
-         j["padding"] = {{"pad_id", 0}};
-       },
-       {"padding", "pad_id"}},
       {"normalizer",
        [](Json& j) {
          j["normalizer"] = {{"type", "Odd"}};

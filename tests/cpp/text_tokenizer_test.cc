@@ -189,6 +189,18 @@ TEST(Tokenizer, PrefixSpaceAndDigits) {
   EXPECT_EQ(Encode(Load(json), " a12"), (Ids{256, '1', '2'}));
 }
 
+TEST(Tokenizer, NeitherCutsNorPads) {
+  Json json = SmallTokenizer({});
+  const Ids whole = Encode(Load(json), "abcdef");
+  json["truncation"] = {
+      {"direction", "Right"}, {"max_length", 2}, {"strategy", "LongestFirst"}, {"stride", 0}};
+  json["padding"] = {
+      {"strategy", {{"Fixed", 9}}}, {"direction", "Right"}, {"pad_id", 0},
+      {"pad_type_id", 0},           {"pad_token", "a"},     {"pad_to_multiple_of", 8}};
+  EXPECT_EQ(whole, (Ids{'a', 'b', 'c', 'd', 'e', 'f'}));
+  EXPECT_EQ(Encode(Load(json), "abcdef"), whole);
+}
+
 TEST(Tokenizer, RefusesTextThatIsNotUtf8) {
   const Result<Ids> ids = Load(SmallTokenizer({})).Encode("abc\xFF");
   ASSERT_FALSE(ids.ok());

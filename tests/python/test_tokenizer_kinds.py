@@ -98,7 +98,7 @@ def word_piece(lines: list[str]) -> Tokenizer:
 
 
 def word_piece_added(lines: list[str]) -> Tokenizer:
-    """Added tokens that the normalizer changes, and truncation."""
+    """Added tokens that the normalizer changes; truncation and padding, which are not applied."""
     tokenizer = word_piece(lines)
     tokenizer.add_tokens(
         [
@@ -107,7 +107,8 @@ def word_piece_added(lines: list[str]) -> Tokenizer:
             AddedToken("<x>", normalized=False, rstrip=True),
         ]
     )
-    tokenizer.enable_truncation(37, direction="left")
+    tokenizer.enable_truncation(3, direction="left")
+    tokenizer.enable_padding(length=4000)
     return tokenizer
 
 

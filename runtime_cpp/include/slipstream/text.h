@@ -28,6 +28,9 @@ struct EncodeOptions {
 /// The tokenizer of a model: same ids as Hugging Face `tokenizers` for the same tokenizer.json.
 /// Cheap to copy.
 ///
+/// The sections `truncation` and `padding` of the file are not applied, as in transformers, where
+/// the caller asks for them: Encode gives the ids of the whole text and nothing else.
+///
 ///     auto tokenizer = Tokenizer::FromJson(bytes_of_tokenizer_json);
 ///     auto ids = tokenizer->Encode("Hello");        // Result<std::vector<TokenId>>
 ///     std::string text = tokenizer->Decode(*ids);

@@ -12,14 +12,11 @@ namespace slipstream::text {
 namespace {
 
 std::string Show(const Json& value) {
-  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
-  if (text.size() > 160) {
-    text.resize(160);
-    while (!text.empty() && (static_cast<uint8_t>(text.back()) & 0xC0) == 0x80) text.pop_back();
-    if (!text.empty() && static_cast<uint8_t>(text.back()) >= 0xC0) text.pop_back();
-    text += "...";
-  }
-  return text;
+  const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  // Of a component, its type says more than the start of its text.
+  if (const std::string type = TypeOf(value); text.size() > 40 && !type.empty())
+    return "{\"type\":\"" + Excerpt(type) + "\",...}";
+  return Excerpt(text);
 }
 
 // A component or the last one of a Sequence, at any depth. The file reader caps the depth of JSON.

@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "text/unigram.h"
+#include "text/utf8.h"
 #include "text/word_piece.h"
 
 namespace slipstream::text {
@@ -13,6 +14,10 @@ namespace {
 Status Invalid(const std::string& message) {
   return {StatusCode::kInvalidArgument, "tokenizer.json: " + message};
 }
+
+constexpr const char* kNotInVocab = "', which is not in model.vocab; add it or remove the merge";
+
+std::string NameOfMerge(size_t index) { return "model.merges[" + std::to_string(index) + "]"; }
 
 // A rough count of a container's elements, to size tables: `bytes` of JSON at the fewest bytes an
 // element takes.
@@ -65,7 +70,8 @@ Status ModelReader::Take(JsonCursor* json) {
     std::optional<JsonCursor>* const large = key == "vocab"    ? &vocab_
                                              : key == "merges" ? &merges_text_
                                                                : nullptr;
-    if (large != nullptr && large->has_value()) return Invalid("model." + key + " occurs twice");
+    if (large != nullptr && large->has_value())
+      return Invalid("model." + key + " occurs twice; keep one of them");
     const JsonCursor before = *json;
     std::string_view raw;
     if (!json->Skip(&raw)) break;
@@ -142,7 +148,7 @@ Status ModelReader::ReadVocab(JsonCursor json) {
     int64_t id = 0;
     const char first = json.Peek();
     if (first != '-' && !(first >= '0' && first <= '9'))
-      return Invalid("model.vocab['" + std::string(token.substr(0, 64)) + "'] must be an integer");
+      return Invalid("model.vocab['" + Excerpt(token) + "'] must be an integer");
     if (!json.ReadInteger(&id)) break;
     if (Status status = vocabulary_->Add(token, id); !status.ok())
       return Invalid("model.vocab: " + status.message());
@@ -180,12 +186,12 @@ Status ModelReader::ReadScores(JsonCursor json, std::vector<double>* scores) {
 }
 
 // Merges are "left right" (older files) or ["left", "right"].
-Status ModelReader::ReadMerge(JsonCursor* json, const std::string& where, TokenId* left,
-                              TokenId* right) {
+Status ModelReader::ReadMerge(JsonCursor* json, size_t index, TokenId* left, TokenId* right) {
   std::string_view text;
+  // There are hundreds of thousands of merges: words about one are put together in errors only.
+  const auto wrong = [&](const char* what) { return Invalid(NameOfMerge(index) + what); };
   const auto unknown = [&](std::string_view token) {
-    return Invalid(where + " names '" + std::string(token.substr(0, 64)) +
-                   "', which is not in model.vocab");
+    return Invalid(NameOfMerge(index) + " names '" + Excerpt(token) + kNotInVocab);
   };
   if (json->Peek() == '[') {
     json->EnterArray();
@@ -194,15 +200,14 @@ Status ModelReader::ReadMerge(JsonCursor* json, const std::string& where, TokenI
       *side = Find(text);
       if (*side < 0) return unknown(text);
     }
-    if (json->ok() && (*right < 0 || json->NextElement()))
-      return Invalid(where + " must hold two strings");
+    if (json->ok() && (*right < 0 || json->NextElement())) return wrong(" must hold two strings");
     return json->ok() ? Status::Ok() : Invalid(json->error());
   }
   if (!json->ReadString(&text)) return Invalid(json->error());
   if (text.starts_with("#version")) return Status::Ok();
   const size_t space = text.find(' ');
   if (space == std::string_view::npos || text.find(' ', space + 1) != std::string_view::npos)
-    return Invalid(where + " must be two tokens with one space between them");
+    return wrong(" must be two tokens with one space between them");
   *left = Find(text.substr(0, space));
   if (*left < 0) return unknown(text.substr(0, space));
   *right = Find(text.substr(space + 1));
@@ -217,15 +222,14 @@ Status ModelReader::ReadMerges(JsonCursor json, size_t prefix_size) {
   for (size_t index = 0; json.NextElement(); ++index) {
     TokenId left = -1;
     TokenId right = -1;
-    const std::string where = "model.merges[" + std::to_string(index) + "]";
-    if (Status status = ReadMerge(&json, where, &left, &right); !status.ok()) return status;
+    if (Status status = ReadMerge(&json, index, &left, &right); !status.ok()) return status;
     if (left < 0) continue;  // the line of the version
     const TokenId merged = FindJoined(left, right, prefix_size);
     if (merged < 0) {
       const std::string token =
           vocabulary_->Spelling(left) + vocabulary_->Spelling(right).substr(std::min(
                                             prefix_size, vocabulary_->Bytes(right).size()));
-      return Invalid(where + " names '" + token.substr(0, 64) + "', which is not in model.vocab");
+      return Invalid(NameOfMerge(index) + " makes '" + Excerpt(token) + kNotInVocab);
     }
     merges_.Set(left, right, {rank++, merged});
   }
@@ -245,7 +249,7 @@ TokenId ModelReader::FindJoined(TokenId left, TokenId right, size_t prefix_size)
 
 Result<std::unique_ptr<Model>> ModelReader::Build(Vocabulary* vocabulary) {
   vocabulary_ = vocabulary;
-  if (!vocab_) return Invalid("there is no model.vocab");
+  if (!vocab_) return Invalid("there is no model.vocab, which gives the tokens their ids");
   if (type_ == "Unigram") return BuildUnigram();
   if (Status status = ReadVocab(*vocab_); !status.ok()) return status;
   return type_ == "BPE" ? BuildBpe() : BuildWords();

@@ -38,7 +38,7 @@ class ModelReader {
   Status ReadVocab(JsonCursor json);
   Status ReadScores(JsonCursor json, std::vector<double>* scores);
   Status ReadMerges(JsonCursor json, size_t prefix_size);
-  Status ReadMerge(JsonCursor* json, const std::string& where, TokenId* left, TokenId* right);
+  Status ReadMerge(JsonCursor* json, size_t index, TokenId* left, TokenId* right);
   TokenId FindJoined(TokenId left, TokenId right, size_t prefix_size);
   TokenId Find(std::string_view spelling) { return vocabulary_->FindSpelling(spelling, &scratch_); }
   Result<std::unique_ptr<Model>> BuildBpe();

@@ -1,4 +1,3 @@
-#include <algorithm>
 #include <new>
 #include <string>
 
@@ -56,21 +55,6 @@ Status TokenizerImpl::EncodePiece(Piece piece, bool parse_special,
   return Status::Ok();
 }
 
-void TokenizerImpl::Truncate(bool add_special_tokens, std::vector<TokenId>* ids) const {
-  if (!max_length_) return;
-  const size_t inserted =
-      add_special_tokens ? static_cast<size_t>(std::count_if(template_.begin(), template_.end(),
-                                                             [](TokenId id) { return id >= 0; }))
-                         : 0;
-  const size_t room = *max_length_ - std::min(*max_length_, inserted);
-  if (ids->size() <= room) return;
-  if (truncate_left_) {
-    ids->erase(ids->begin(), ids->end() - static_cast<ptrdiff_t>(room));
-  } else {
-    ids->resize(room);
-  }
-}
-
 Status TokenizerImpl::Encode(std::string_view text, const EncodeOptions& options,
                              std::vector<TokenId>* ids) const {
   std::vector<TextPiece> pieces;
@@ -84,7 +68,6 @@ Status TokenizerImpl::Encode(std::string_view text, const EncodeOptions& options
     if (Status status = EncodePiece(plain, options.parse_special_tokens, ids); !status.ok())
       return status;
   }
-  Truncate(options.add_special_tokens, ids);
   const bool plain_template = template_.size() == 1 && template_[0] < 0;
   if (plain_template) return Status::Ok();
   std::vector<TokenId> whole;

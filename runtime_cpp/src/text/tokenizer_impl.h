@@ -70,7 +70,6 @@ class TokenizerImpl {
   }
   Status EncodePiece(Piece piece, bool parse_special, std::vector<TokenId>* ids) const;
   Status EncodePlain(Piece piece, std::vector<TokenId>* ids) const;
-  void Truncate(bool add_special_tokens, std::vector<TokenId>* ids) const;
 
   Vocabulary model_vocabulary_;  // what words are made of
   Vocabulary added_vocabulary_;  // added tokens outside the model; words never become these
@@ -83,8 +82,6 @@ class TokenizerImpl {
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   std::vector<DecoderStage> decoder_;
-  std::optional<size_t> max_length_;  // truncation, the inserted ids included
-  bool truncate_left_ = false;
   std::vector<TokenId> template_;  // -1 stands for the ids of the text
 };
 

@@ -25,11 +25,10 @@ class TokenizerReader {
 
   Result<std::shared_ptr<const TokenizerImpl>> Run() {
     if (const size_t bad = FindInvalidUtf8(text_); bad != std::string_view::npos) {
-      return Invalid("byte " + std::to_string(bad) + " is not valid UTF-8");
+      return Invalid("byte " + std::to_string(bad) + " is not valid UTF-8; save the file as UTF-8");
     }
     if (Status status = ReadSections(); !status.ok()) return status;
     if (Status status = CheckSections(); !status.ok()) return status;
-    if (Status status = ReadTruncation(); !status.ok()) return status;
     if (Status status = BuildParts(); !status.ok()) return status;
     if (Status status = AddTokens(); !status.ok()) return status;
     if (Status status = ReadTemplate(); !status.ok()) return status;
@@ -52,24 +51,24 @@ class TokenizerReader {
   Status JsonError() const { return Invalid(json_.error()); }
 
   Status ReadSections() {
-    if (json_.Peek() != '{') return Invalid("the file is not a JSON object");
+    if (json_.Peek() != '{') return Invalid("it must be a JSON object");
     json_.EnterObject();
     std::string_view key_view;
     bool has_model = false;
     while (json_.NextKey(&key_view)) {
       const std::string key(key_view);
       if (key == "model") {
-        if (has_model) return Invalid("the section 'model' occurs twice");
+        if (has_model) return Invalid("the section 'model' occurs twice; keep one of them");
         has_model = true;
         if (Status status = model_.Take(&json_); !status.ok()) return status;
         continue;
       }
       if (sections_.contains(key))
-        return Invalid("the section '" + key.substr(0, 64) + "' occurs twice");
+        return Invalid("the section '" + Excerpt(key) + "' occurs twice; keep one of them");
       if (!ReadTree(&sections_[key])) break;
     }
     if (!json_.ok() || !json_.AtEnd()) return JsonError();
-    if (!has_model) return Invalid("there is no section 'model'");
+    if (!has_model) return Invalid("there is no section 'model', which holds the vocabulary");
     return Status::Ok();
   }
 
@@ -81,30 +80,6 @@ class TokenizerReader {
     const Json& version = Section("version");
     if (!version.is_null() && !Is(version, "1.0"))
       return BadValue("version", version, "supported is \"1.0\"");
-    const Json& padding = Section("padding");
-    const bool pads_alone = padding.is_object() &&
-                            Is(padding.value("strategy", Json()), "BatchLongest") &&
-                            padding.value("pad_to_multiple_of", Json()).is_null();
-    if (!padding.is_null() && !pads_alone) {
-      return BadValue("padding", padding,
-                      "it must be null or pad to the longest of a batch: one text is encoded at a "
-                      "time, and padding it would change the model's input");
-    }
-    return Status::Ok();
-  }
-
-  Status ReadTruncation() {
-    const Json& truncation = Section("truncation");
-    if (truncation.is_null()) return Status::Ok();
-    if (!truncation.is_object()) return BadValue("truncation", truncation, "it must be an object");
-    const Json length = truncation.value("max_length", Json());
-    if (!length.is_number_unsigned())
-      return BadValue("truncation.max_length", length, "it must be a number from 0 up");
-    const Json direction = truncation.value("direction", Json("Right"));
-    if (!Is(direction, "Right") && !Is(direction, "Left"))
-      return BadValue("truncation.direction", direction, "supported are Right and Left");
-    out_->max_length_ = length.get<size_t>();
-    out_->truncate_left_ = Is(direction, "Left");
     return Status::Ok();
   }
 
@@ -144,7 +119,7 @@ class TokenizerReader {
       const auto same = tokens.find(token.content);
       if (id < 0) id = same != tokens.end() ? same->second.id : next++;
       if (token.id != id) {
-        return Invalid("added_tokens: '" + token.content.substr(0, 64) + "' declares id " +
+        return Invalid("added_tokens: '" + Excerpt(token.content) + "' declares id " +
                        std::to_string(token.id) + ", but its place gives it id " +
                        std::to_string(id) +
                        "; list added tokens in the order of their ids, without gaps, from the size "
@@ -166,7 +141,8 @@ class TokenizerReader {
       token.special = out_->special_[token.id];
       const bool normalized = token.normalized && !out_->normalizer_.empty();
       if (normalized && out_->normalizer_.Run(&token.pattern) == FindResult::kTooHard)
-        return Invalid("normalizer needs too many steps on the added token '" + content + "'");
+        return Invalid("normalizer needs too many steps on the added token '" + Excerpt(content) +
+                       "'; simplify the pattern of its Replace");
       if (token.pattern != content) {
         TokenizerImpl::Respelled respelled{token.pattern, {}, false};
         if (!AppendSpelledBytes(token.pattern, &respelled.bytes)) respelled.bytes = token.pattern;
@@ -185,9 +161,10 @@ class TokenizerReader {
     const bool in_model = Find(token.content) >= 0;
     if (in_model || known) return Status::Ok();
     if (out_->model_vocabulary_.Contains(token.id)) {
-      return Invalid("added_tokens: '" + token.content.substr(0, 64) + "' has id " +
+      return Invalid("added_tokens: '" + Excerpt(token.content) + "' has id " +
                      std::to_string(token.id) + ", which model.vocab gives to '" +
-                     out_->model_vocabulary_.Spelling(token.id) + "'");
+                     Excerpt(out_->model_vocabulary_.Spelling(token.id)) +
+                     "'; give one of them another id");
     }
     const Status status = out_->added_vocabulary_.Add(token.content, token.id);
     return status.ok() ? status : Invalid("added_tokens: " + status.message());
@@ -199,7 +176,8 @@ class TokenizerReader {
     for (const TokenId id : *ids) {
       if (id >= 0 && !out_->model_vocabulary_.Contains(id) &&
           !out_->added_vocabulary_.Contains(id)) {
-        return Invalid("post_processor inserts id " + std::to_string(id) + ", which no token has");
+        return Invalid("post_processor inserts id " + std::to_string(id) +
+                       ", which no token has; add the token to added_tokens");
       }
     }
     out_->template_ = std::move(*ids);

@@ -6,6 +6,7 @@
 #include <bit>
 
 #include "text/byte_alphabet.h"
+#include "text/utf8.h"
 
 namespace slipstream::text {
 namespace {
@@ -49,7 +50,7 @@ Vocabulary::Kind Vocabulary::Store(std::string_view spelling, std::string* out) 
 
 Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   const auto name = [&] {
-    return "token '" + std::string(spelling.substr(0, 64)) + "' with id " + std::to_string(id);
+    return "token '" + Excerpt(spelling) + "' with id " + std::to_string(id);
   };
   if (id < 0 || id >= kMaxIds) {
     return {StatusCode::kInvalidArgument,
@@ -57,12 +58,13 @@ Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   }
   if (Contains(static_cast<TokenId>(id))) {
     return {StatusCode::kInvalidArgument, name() + ": the id is already that of '" +
-                                              Spelling(static_cast<TokenId>(id)) +
+                                              Excerpt(Spelling(static_cast<TokenId>(id))) +
                                               "'; every id may occur once"};
   }
   const size_t offset = arena_.size();
   if (offset + spelling.size() > kMaxArena) {
-    return {StatusCode::kInvalidArgument, name() + ": the tokens together are larger than 1 GiB"};
+    return {StatusCode::kInvalidArgument,
+            name() + ": the tokens together are larger than the limit of 1 GiB; shorten them"};
   }
   const Kind kind = Store(spelling, &arena_);
   const std::string_view bytes = std::string_view(arena_).substr(offset);
