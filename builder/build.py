@@ -203,6 +203,8 @@ def _constants(prepared: Prepared) -> Weights:
         if constant.checkpoint_name is None:
             return np.asarray(constant.values, np.float32).reshape(constant.shape)
         values = read_f32(prepared.checkpoint, constant.checkpoint_name)
+        if constant.addend:
+            values = values + np.float32(constant.addend)
         return values if constant.rows is None else values[slice(*constant.rows)]
 
     return read

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from slipstream.builder.errors import InputError
@@ -55,17 +54,6 @@ class BuildConfig:
         _limit("max_seq_len", self.max_seq_len, 2, MAX_SEQ_LEN)
         _limit("max_batch_size", self.max_batch_size, 1, MAX_BATCH_SIZE)
         _limit("max_num_tokens", self.max_num_tokens, 1, MAX_NUM_TOKENS)
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> BuildConfig:
-        """InputError names a key that is not a field."""
-        known = [f.name for f in fields(cls)]
-        unknown = sorted(set(values) - set(known))
-        if unknown:
-            raise InputError(
-                f"build configuration: unknown key {unknown[0]!r}; known: {', '.join(known)}"
-            )
-        return cls(**values)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -78,7 +78,12 @@ def _write_tensor(out: WeightsSection, plan: TensorPlan, checkpoint: Checkpoint)
         _pad_to(out, start + source.offset * row_bytes)
         tensor = checkpoint.tensor(source.checkpoint_name)
         for first, block in tensor.row_blocks(BLOCK_ROWS, wanted):
-            rows = convert(block, tensor.format, plan.format, tensor.name, first)
+            if source.addend:
+                values = convert(block, tensor.format, "f32", tensor.name, first)
+                sums = values + np.float32(source.addend)
+                rows = convert(sums, "f32", plan.format, tensor.name, first)
+            else:
+                rows = convert(block, tensor.format, plan.format, tensor.name, first)
             if plan.layout == "n16k4":
                 rows = native.pack_n16k4(rows, plan.format)
             out.write(memoryview(np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data))

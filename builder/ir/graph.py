@@ -20,7 +20,8 @@ class Constant:
     """A weight: `checkpoint_name` xor `values` is set. `values` are exact f32 numbers.
 
     A constant may be a part of a checkpoint tensor, which then has `checkpoint_rows` rows: those
-    from `first_row` on, as many as `shape` says. 0 rows stand for the whole tensor.
+    from `first_row` on, as many as `shape` says. 0 rows stand for the whole tensor. `addend` is
+    added to every element of the checkpoint tensor, in f32 (norms that store gain - 1).
     """
 
     name: str
@@ -29,6 +30,7 @@ class Constant:
     values: tuple[float, ...] | None = None
     first_row: int = 0
     checkpoint_rows: int = 0
+    addend: float = 0.0
 
     def __post_init__(self) -> None:
         rows = self.checkpoint_rows
@@ -36,6 +38,8 @@ class Constant:
             raise ValueError(f"{self.name}: its rows are outside of the {rows} of its tensor")
         if not rows and self.first_row:
             raise ValueError(f"{self.name}: a first row needs the number of rows of its tensor")
+        if self.addend and self.checkpoint_name is None:
+            raise ValueError(f"{self.name}: an addend needs a checkpoint tensor")
 
     @property
     def checkpoint_shape(self) -> tuple[int, ...]:

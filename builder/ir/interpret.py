@@ -139,6 +139,8 @@ class Interpreter:
                     )
                 if constant.rows is not None:
                     array = array[slice(*constant.rows)]
+                if constant.addend:
+                    array = array.astype(np.float32) + np.float32(constant.addend)
             self._constants[name] = array.astype(self._dtype)
         return self._constants[name]
 
@@ -158,7 +160,10 @@ class Interpreter:
 
     def _op_linear_glu(self, node: Node, args: list[Array], step: _Step) -> Array:
         gate, up = np.split(self._op_linear(node, args, step), 2, axis=1)
-        out: Array = self._silu(gate) * up
+        activation = {"silu": self._silu, "gelu_tanh": self._gelu_tanh}[
+            str(node.attrs["activation"])
+        ]
+        out: Array = activation(gate) * up
         return out
 
     def _op_rms_norm(self, node: Node, args: list[Array], step: _Step) -> Array:
@@ -187,6 +192,19 @@ class Interpreter:
         with np.errstate(over="ignore"):
             out: Array = x / (1 + np.exp(-x))
             return out
+
+    def _gelu_tanh(self, x: Array) -> Array:
+        inner = self._dtype(np.sqrt(2 / np.pi)) * (x + self._dtype(0.044715) * x**3)
+        out: Array = self._dtype(0.5) * x * (1 + np.tanh(inner))
+        return out
+
+    def _op_gelu_tanh(self, node: Node, args: list[Array], step: _Step) -> Array:
+        return self._gelu_tanh(args[0])
+
+    def _op_softcap(self, node: Node, args: list[Array], step: _Step) -> Array:
+        cap = self._dtype(node.float_attr("cap"))
+        out: Array = np.tanh(args[0] / cap) * cap
+        return out
 
     def _op_silu(self, node: Node, args: list[Array], step: _Step) -> Array:
         return self._silu(args[0])

@@ -20,7 +20,9 @@ from slipstream.builder.ir.types import DType, Rows, TensorType, matrix
 if TYPE_CHECKING:
     from slipstream.builder.ir.graph import Graph, Node
 
-ACTIVATIONS = ("silu",)
+ACTIVATIONS = ("silu", "gelu_tanh")
+
+MAX_SOFTCAP = 1e6
 
 
 class ShapeError(InternalError):
@@ -78,6 +80,17 @@ def _same(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]
         if type_ != types[0]:
             raise _fail(node, f"inputs differ: {types[0]} and {type_}")
     return [types[0]]
+
+
+def _check_cap(node: Node, attr: str) -> None:
+    if not 0.0 < node.float_attr(attr) < MAX_SOFTCAP:
+        raise _fail(node, f"{attr} = {node.attrs[attr]} is not between 0 and {MAX_SOFTCAP:g}")
+
+
+def _softcap(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
+    """cap * tanh(x / cap)"""
+    _check_cap(node, "cap")
+    return _same(node, types, graph)
 
 
 def _embedding(node: Node, types: list[TensorType], graph: Graph) -> list[TensorType]:
@@ -202,8 +215,8 @@ def _head_attrs(node: Node) -> tuple[int, int, int]:
 
 def _check_scores(node: Node, graph: Graph, heads: int) -> None:
     """The extras of attention: a cap of the scores, and a sink for each head."""
-    if "softcap" in node.attrs and not 0.0 < node.float_attr("softcap") < 1e6:
-        raise _fail(node, f"softcap = {node.attrs['softcap']} is not between 0 and 1e6")
+    if "softcap" in node.attrs:
+        _check_cap(node, "softcap")
     if "sinks" in node.weights and _weight_shape(node, graph, "sinks") != (heads,):
         raise _fail(node, f"sinks have shape {_weight_shape(node, graph, 'sinks')}, not ({heads},)")
 
@@ -303,6 +316,8 @@ OPS: dict[str, OpSchema] = {
             extra_attrs=(("softcap", float),),
         ),
         OpSchema("silu", 1, 1, _same, row_wise=True),
+        OpSchema("gelu_tanh", 1, 1, _same, row_wise=True),
+        OpSchema("softcap", 1, 1, _softcap, attrs=(("cap", float),), row_wise=True),
         OpSchema("scale", 1, 1, _same, attrs=(("factor", float),), row_wise=True),
         OpSchema("mul", 2, 1, _same, row_wise=True),
         OpSchema("add", 2, 1, _same, row_wise=True),

@@ -1,12 +1,11 @@
 """A graph as a JSON value and back: the `graph` section of an engine file.
 
 Types of values that nodes define are not stored: they are inferred again on loading, so that a
-file cannot contradict itself. `canonical_bytes` is the one spelling (sorted keys, no spaces).
+file cannot contradict itself.
 """
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from slipstream.builder.errors import InputError, InternalError
@@ -24,6 +23,8 @@ def _constant(constant: Constant) -> dict[str, Any]:
         if constant.checkpoint_rows:
             out["first_row"] = constant.first_row
             out["checkpoint_rows"] = constant.checkpoint_rows
+        if constant.addend:
+            out["addend"] = constant.addend
     else:
         out["values"] = list(constant.values or ())
     return out
@@ -70,18 +71,6 @@ def graph_to_json(graph: Graph) -> dict[str, Any]:
     }
 
 
-def canonical_bytes(graph: Graph) -> bytes:
-    """Canonical JSON: the bytes of the `graph` section."""
-    text = json.dumps(
-        graph_to_json(graph),
-        sort_keys=True,
-        separators=(",", ":"),
-        ensure_ascii=False,
-        allow_nan=False,
-    )
-    return text.encode()
-
-
 def _dim(text: str) -> Dim:
     return Rows(text) if text in {r.value for r in Rows} else int(text)
 
@@ -109,6 +98,7 @@ def graph_from_json(data: dict[str, Any]) -> Graph:
                     tuple(float(v) for v in values) if values is not None else None,
                     int(item.get("first_row", 0)),
                     int(item.get("checkpoint_rows", 0)),
+                    float(item.get("addend", 0.0)),
                 )
             )
         for item in data["nodes"]:

@@ -26,6 +26,7 @@ _IRRELEVANT = """
     bad_words_ids num_return_sequences remove_invalid_values exponential_decay_length_penalty
     suppress_tokens begin_suppress_tokens forced_bos_token_id forced_eos_token_id
     unsloth_version unsloth_fixed transformers.js_config max_sequence_length model_max_length
+    cache_implementation
 """
 IRRELEVANT: frozenset[str] = frozenset(_IRRELEVANT.split())
 
@@ -42,6 +43,7 @@ NEUTRAL: Mapping[str, tuple[Any, ...]] = {
     "qk_norm": (False,),
     "use_qk_norm": (False,),
     "use_mrope": (False,),
+    "use_bidirectional_attention": (False,),
     "attention_bias": (False,),
     "mlp_bias": (False,),
     "lm_head_bias": (False,),

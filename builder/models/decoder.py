@@ -1,4 +1,4 @@
-"""ModelSpec -> portable graph: a pre-norm decoder, one node per operator of the architecture."""
+"""ModelSpec -> portable graph: a decoder, one node per operator of the architecture."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from slipstream.builder.ir.graph import Attr, Constant, Graph, Node, Segment
 from slipstream.builder.ir.types import DType, Rows, vector
 from slipstream.builder.ir.verify import verify
 from slipstream.builder.models.spec import ModelSpec
-from slipstream.builder.models.tensors import EMBEDDING, HEAD, NORM, expected_tensors
+from slipstream.builder.models.tensors import EMBEDDING, HEAD, NORM, expected_tensors, layer_norms
 
 INV_FREQ = "rope.inv_freq"
+LOCAL_INV_FREQ = "rope.local_inv_freq"
 
 
 class _Builder:
@@ -22,8 +23,12 @@ class _Builder:
         self.graph = Graph(spec.family)
         self.layer = -1
 
-    def weight(self, name: str) -> str:
-        return self.graph.add_constant(Constant(name, self.shapes[name], checkpoint_name=name))
+    def weight(self, name: str, addend: float = 0.0) -> str:
+        constant = Constant(name, self.shapes[name], checkpoint_name=name, addend=addend)
+        return self.graph.add_constant(constant)
+
+    def gain(self, name: str) -> str:
+        return self.weight(name, self.spec.norm_offset)
 
     def add(
         self,
@@ -82,7 +87,7 @@ class _Builder:
             "head_rms_norm",
             name,
             x,
-            weights={"gain": self.weight(gain)},
+            weights={"gain": self.gain(gain)},
             attrs={"head_dim": self.spec.head_dim, "eps": self.spec.norm_eps},
         )
 
@@ -91,24 +96,34 @@ class _Builder:
             "rms_norm",
             name,
             x,
-            weights={"gain": self.weight(gain)},
+            weights={"gain": self.gain(gain)},
             attrs={"eps": self.spec.norm_eps},
         )
 
     def rope(self, name: str, x: str, heads: int) -> str:
+        constant, rope = INV_FREQ, self.spec.rope
+        if self.spec.local_rope is not None and self.spec.windows[self.layer]:
+            constant, rope = LOCAL_INV_FREQ, self.spec.local_rope
+        values = Constant(constant, (len(rope.inv_freq),), values=rope.inv_freq)
         return self.add(
             "rope",
             name,
             x,
             "positions",
-            weights={"inv_freq": INV_FREQ},
+            weights={"inv_freq": self.graph.add_constant(values)},
             attrs={
                 "heads": heads,
                 "head_dim": self.spec.head_dim,
-                "rotary_dim": self.spec.rope.rotary_dim,
-                "attention_factor": self.spec.rope.attention_factor,
+                "rotary_dim": rope.rotary_dim,
+                "attention_factor": rope.attention_factor,
             },
         )
+
+    def scale(self, name: str, x: str, factor: float) -> str:
+        return x if factor == 1.0 else self.add("scale", name, x, attrs={"factor": factor})
+
+    def softcap(self, name: str, x: str, cap: float) -> str:
+        return self.add("softcap", name, x, attrs={"cap": cap}) if cap else x
 
     def attention(self, x: str, prefix: str) -> str:
         spec = self.spec
@@ -122,19 +137,23 @@ class _Builder:
         q, k, v = self.linears(x, parts, f"{path}.qkv_proj", spec.qkv_bias)
         q = self.head_norm("q_norm", q, f"{path}.q_norm.weight")
         k = self.head_norm("k_norm", k, f"{path}.k_norm.weight")
+        scale = spec.head_dim**-0.5 if spec.attention_scale is None else spec.attention_scale
+        attrs: dict[str, Attr] = {
+            "heads": spec.num_heads,
+            "kv_heads": spec.num_kv_heads,
+            "head_dim": spec.head_dim,
+            "scale": float(scale),
+            "window": spec.windows[self.layer],
+        }
+        if spec.attention_softcap:
+            attrs["softcap"] = spec.attention_softcap
         out = self.add(
             "attention",
             "attention",
             self.rope("q_rope", q, spec.num_heads),
             self.rope("k_rope", k, spec.num_kv_heads),
             v,
-            attrs={
-                "heads": spec.num_heads,
-                "kv_heads": spec.num_kv_heads,
-                "head_dim": spec.head_dim,
-                "scale": float(spec.head_dim**-0.5),
-                "window": spec.windows[self.layer],
-            },
+            attrs=attrs,
         )
         return self.linear("o", out, f"{path}.o_proj", "o", spec.o_bias)
 
@@ -147,6 +166,20 @@ class _Builder:
         product = self.add("mul", "gated", act, up)
         return self.linear("down", product, f"{path}.down_proj", "down", self.spec.mlp_bias)
 
+    def decoder_layer(self, x: str) -> str:
+        """x + attention(norm(x)), then x + mlp(norm(x)), with their norms and scales after."""
+        prefix = f"model.layers.{self.layer}"
+        norms = layer_norms(self.spec)
+        for name, part in (("attn", self.attention), ("mlp", self.mlp)):
+            normed = self.norm(f"{name}_norm", x, f"{prefix}.{norms[f'{name}_norm']}.weight")
+            delta = part(normed, prefix)
+            post = f"{name}_post_norm"
+            if post in norms:
+                delta = self.norm(post, delta, f"{prefix}.{norms[post]}.weight")
+            delta = self.scale(f"{name}_scale", delta, self.spec.residual_scale)
+            x = self.add("add", f"{name}_add", x, delta)
+        return x
+
 
 def build_graph(spec: ModelSpec) -> Graph:
     """The portable graph of a decoder, verified.
@@ -158,20 +191,18 @@ def build_graph(spec: ModelSpec) -> Graph:
     b.graph.add_input("token_ids", vector(Rows.TOKENS, DType.I32))
     b.graph.add_input("positions", vector(Rows.TOKENS, DType.I32))
     b.graph.add_input("output_rows", vector(Rows.OUTPUTS, DType.I32))
-    b.graph.add_constant(Constant(INV_FREQ, (len(spec.rope.inv_freq),), values=spec.rope.inv_freq))
     x = b.add("embedding", "embed", "token_ids", weights={"table": b.weight(EMBEDDING)})
+    x = b.scale("embed_scale", x, spec.embedding_scale)
     for layer in range(spec.num_layers):
         b.layer = layer
-        prefix = f"model.layers.{layer}"
-        normed = b.norm("attn_norm", x, f"{prefix}.input_layernorm.weight")
-        x = b.add("add", "attn_add", x, b.attention(normed, prefix))
-        normed = b.norm("mlp_norm", x, f"{prefix}.post_attention_layernorm.weight")
-        x = b.add("add", "mlp_add", x, b.mlp(normed, prefix))
+        x = b.decoder_layer(x)
     b.layer = -1
     rows = b.add("select_rows", "selected", x, "output_rows")
     hidden = b.norm("hidden", rows, NORM)
     head = b.weight(EMBEDDING if spec.tied_embeddings else HEAD)
     logits = b.add("linear", "logits", hidden, segments=(Segment("vocab", spec.vocab_size, head),))
+    logits = b.scale("logits_scale", logits, spec.logit_scale)
+    logits = b.softcap("logits_softcap", logits, spec.logit_softcap)
     b.graph.results = {"hidden": hidden, "logits": logits}
     verify(b.graph, portable=True)
     return b.graph

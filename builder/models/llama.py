@@ -1,101 +1,104 @@
 """The Llama family: Llama, Mistral (a window on every layer), Qwen2 (biases on q, k and v, windows
-on some layers), Qwen3 (norms over the heads of q and k) and Phi-3 (a part of each head is rotated,
-fused projections in the checkpoint). They share one graph; mostly the configs differ."""
+on some layers), Qwen3 (norms over the heads of q and k), Phi-3 (a part of each head is rotated,
+fused projections in the checkpoint) and Granite (multipliers of embedding, residual, scores and
+logits). They share one graph; mostly the configs differ."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-from slipstream.builder.errors import InputError, UnsupportedError
-from slipstream.builder.models.config_reader import ConfigReader, short
-from slipstream.builder.models.rope import RopeRules, read_rope
+from slipstream.builder.models.config_reader import ConfigReader
+from slipstream.builder.models.decoder_config import (
+    MAX_LAYERS,
+    Variant,
+    check_layer_types,
+    num_layers,
+    parse_decoder,
+    window_of,
+    windows_of_types,
+)
+from slipstream.builder.models.rope import RopeRules
 from slipstream.builder.models.spec import ModelSpec
-
-MAX_VOCAB = 1 << 22
-MAX_WIDTH = 1 << 18
-MAX_HIDDEN = 1 << 16
-MAX_LAYERS = 1024
-MAX_HEADS = 1024
-MAX_HEAD_DIM = 1024
-MAX_POSITIONS = 1 << 24
-_ACTIVATIONS = {"silu": "silu", "swish": "silu"}
-_DTYPES = {"float32": "f32", "float16": "f16", "bfloat16": "bf16"}
-
-
-@dataclass(frozen=True)
-class _Variant:
-    """What differs between the architectures beyond values: defaults of absent keys."""
-
-    architecture: str
-    max_positions: int
-    kv_heads: int | None = None
-    head_dim: int | None = None
-    eps: float = 1e-6
-    rope: RopeRules | None = None
-    fused_projections: bool = False
-    qk_norm: bool = False
 
 
 def parse_llama(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
     attention_bias = reader.boolean("attention_bias", False)
     mlp_bias = reader.boolean("mlp_bias", False)
-    layers = _num_layers(reader)
+    layers = num_layers(reader)
     windows = (0,) * layers
-    _check_layer_types(reader, windows)
-    variant = _Variant("LlamaForCausalLM", 2048)
-    return _parse(reader, variant, windows, attention_bias, attention_bias, mlp_bias)
+    check_layer_types(reader, windows)
+    variant = Variant("LlamaForCausalLM", 2048)
+    return parse_decoder(reader, variant, windows, attention_bias, attention_bias, mlp_bias)
 
 
 def parse_mistral(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
-    layers = _num_layers(reader)
+    layers = num_layers(reader)
     # An absent key means 4096, null means none.
-    window = _window(reader) if reader.has("sliding_window") else 4096
+    window = window_of(reader) if reader.has("sliding_window") else 4096
     windows = (window,) * layers
-    _check_layer_types(reader, windows)
-    variant = _Variant("MistralForCausalLM", 131072, 8)
-    return _parse(reader, variant, windows, False, False, False)
+    check_layer_types(reader, windows)
+    variant = Variant("MistralForCausalLM", 131072, 8)
+    return parse_decoder(reader, variant, windows, False, False, False)
 
 
 def parse_phi3(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
-    layers = _num_layers(reader)
-    windows = (_window(reader),) * layers
-    _check_layer_types(reader, windows)
+    layers = num_layers(reader)
+    windows = (window_of(reader),) * layers
+    check_layer_types(reader, windows)
     # "yarn" is what the first files of this family called longrope.
     rope = RopeRules(("default", "longrope"), {"su": "longrope", "yarn": "longrope"}, True, 4096)
     _check_auto_map(reader, "phi3", "Phi3")
-    variant = _Variant("Phi3ForCausalLM", 4096, eps=1e-5, rope=rope, fused_projections=True)
-    return _parse(reader, variant, windows, False, False, False)
+    variant = Variant("Phi3ForCausalLM", 4096, eps=1e-5, rope=rope, fused_projections=True)
+    return parse_decoder(reader, variant, windows, False, False, False)
 
 
 def parse_qwen3(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
     bias = reader.boolean("attention_bias", False)
-    variant = _Variant("Qwen3ForCausalLM", 32768, 32, head_dim=128, qk_norm=True)
-    return _parse(reader, variant, _qwen_windows(reader), bias, bias, False)
+    variant = Variant("Qwen3ForCausalLM", 32768, 32, head_dim=128, qk_norm=True)
+    return parse_decoder(reader, variant, _qwen_windows(reader), bias, bias, False)
 
 
 def parse_qwen2(config: Mapping[str, Any]) -> ModelSpec:
     reader = ConfigReader(config)
     windows = _qwen_windows(reader)
-    return _parse(reader, _Variant("Qwen2ForCausalLM", 32768, 32), windows, True, False, False)
+    return parse_decoder(
+        reader, Variant("Qwen2ForCausalLM", 32768, 32), windows, True, False, False
+    )
+
+
+def parse_granite(config: Mapping[str, Any]) -> ModelSpec:
+    reader = ConfigReader(config)
+    attention_bias = reader.boolean("attention_bias", False)
+    mlp_bias = reader.boolean("mlp_bias", False)
+    windows = (0,) * num_layers(reader)
+    check_layer_types(reader, windows)
+    extras = {
+        "embedding_scale": reader.number("embedding_multiplier", 1e-6, 1e6, 1.0),
+        "residual_scale": reader.number("residual_multiplier", 1e-6, 1e6, 1.0),
+        "attention_scale": reader.number("attention_multiplier", 1e-6, 1e6, 1.0),
+        # The config's number divides.
+        "logit_scale": 1.0 / reader.number("logits_scaling", 1e-6, 1e6, 1.0),
+    }
+    variant = Variant("GraniteForCausalLM", 2048, extras=extras)
+    return parse_decoder(reader, variant, windows, attention_bias, attention_bias, mlp_bias)
 
 
 def _qwen_windows(reader: ConfigReader) -> tuple[int, ...]:
-    layers = _num_layers(reader)
+    layers = num_layers(reader)
     used = reader.boolean("use_sliding_window", False)
-    window = _window(reader) if reader.has("sliding_window") else 4096
+    window = window_of(reader) if reader.has("sliding_window") else 4096
     first = reader.integer("max_window_layers", 0, MAX_LAYERS, 28)
     if not used:
         window = 0
     windows = tuple(window if i >= first else 0 for i in range(layers))
     types = reader.raw("layer_types")
     if types is not None:
-        windows = _windows_of_types(reader, types, layers, window)
+        windows = windows_of_types(reader, types, layers, window)
     return windows
 
 
@@ -109,128 +112,3 @@ def _check_auto_map(reader: ConfigReader, module: str, name: str) -> None:
     value = reader.peek("auto_map")
     if isinstance(value, dict) and all(stock.get(k) == v for k, v in value.items()):
         reader.raw("auto_map")
-
-
-def _num_layers(reader: ConfigReader) -> int:
-    return reader.integer("num_hidden_layers", 1, MAX_LAYERS)
-
-
-def _window(reader: ConfigReader) -> int:
-    if reader.raw("sliding_window") is None:
-        return 0
-    return reader.integer("sliding_window", 1, MAX_POSITIONS)
-
-
-def _windows_of_types(
-    reader: ConfigReader, types: Any, layers: int, window: int
-) -> tuple[int, ...]:
-    if not isinstance(types, list) or len(types) != layers:
-        raise reader.bad("layer_types", types, f"must be a list of {layers} names")
-    out = []
-    for i, name in enumerate(types):
-        if name not in ("full_attention", "sliding_attention"):
-            raise UnsupportedError(
-                f"{reader.where}: config key 'layer_types[{i}]' = {short(name)} changes the "
-                "computation and is not supported; supported: full_attention, sliding_attention"
-            )
-        if name == "sliding_attention" and window == 0:
-            raise InputError(
-                f"{reader.where}: 'layer_types[{i}]' is sliding_attention but the config sets no "
-                "sliding window; set 'sliding_window' (and 'use_sliding_window': true)"
-            )
-        out.append(window if name == "sliding_attention" else 0)
-    return tuple(out)
-
-
-def _check_layer_types(reader: ConfigReader, windows: tuple[int, ...]) -> None:
-    """Llama and Mistral take their windows from elsewhere: the list may only repeat it."""
-    types = reader.raw("layer_types")
-    if types is None:
-        return
-    found = _windows_of_types(reader, types, len(windows), max(windows, default=0))
-    if found != windows:
-        raise UnsupportedError(
-            f"{reader.where}: config key 'layer_types' = {short(types)} differs from what this "
-            "architecture computes, and is not supported; supported: "
-            + ("sliding_attention everywhere" if windows[0] else "full_attention everywhere")
-        )
-
-
-def _heads(reader: ConfigReader, variant: _Variant, hidden: int) -> tuple[int, int, int]:
-    heads = reader.integer("num_attention_heads", 1, MAX_HEADS)
-    default_kv = heads
-    if variant.kv_heads is not None and not reader.has("num_key_value_heads"):
-        default_kv = variant.kv_heads
-    kv_heads = reader.integer("num_key_value_heads", 1, MAX_HEADS, default_kv)
-    if heads % kv_heads:
-        raise InputError(
-            f"{reader.where}: 'num_attention_heads' = {heads} is not a multiple of "
-            f"'num_key_value_heads' = {kv_heads}; correct the checkpoint's config.json"
-        )
-    default_dim = variant.head_dim
-    if reader.raw("head_dim") is None and hidden % heads and default_dim is None:
-        raise InputError(
-            f"{reader.where}: 'hidden_size' = {hidden} is not a multiple of "
-            f"'num_attention_heads' = {heads}, and 'head_dim' is not given; set 'head_dim'"
-        )
-    default_dim = default_dim or max(hidden // heads, 1)
-    head_dim = reader.integer("head_dim", 2, MAX_HEAD_DIM, default_dim)
-    if head_dim % 2:
-        raise reader.bad("head_dim", head_dim, "is odd, but RoPE rotates pairs and needs it even")
-    return heads, kv_heads, head_dim
-
-
-def _token_ids(reader: ConfigReader, key: str, vocab: int) -> tuple[int, ...]:
-    value = reader.raw(key)
-    ids = value if isinstance(value, list) else [] if value is None else [value]
-    for item in ids:
-        if isinstance(item, bool) or not isinstance(item, int):
-            raise reader.bad(key, value, "must be a token id or a list of them")
-    # Ids past the vocabulary (also -1 for none) can never be produced: they end nothing.
-    return tuple(i for i in ids if 0 <= i < vocab)
-
-
-def _parse(
-    reader: ConfigReader,
-    variant: _Variant,
-    windows: tuple[int, ...],
-    qkv_bias: bool,
-    o_bias: bool,
-    mlp_bias: bool,
-) -> ModelSpec:
-    vocab = reader.integer("vocab_size", 2, MAX_VOCAB)
-    hidden = reader.integer("hidden_size", 2, MAX_HIDDEN)
-    intermediate = reader.integer("intermediate_size", 1, MAX_WIDTH)
-    heads, kv_heads, head_dim = _heads(reader, variant, hidden)
-    max_positions = reader.integer(
-        "max_position_embeddings", 1, MAX_POSITIONS, variant.max_positions
-    )
-    dtype = reader.raw("dtype") or reader.raw("torch_dtype")
-    bos = _token_ids(reader, "bos_token_id", vocab)
-    spec = ModelSpec(
-        architecture=variant.architecture,
-        family="llama",
-        vocab_size=vocab,
-        hidden_size=hidden,
-        intermediate_size=intermediate,
-        num_layers=len(windows),
-        num_heads=heads,
-        num_kv_heads=kv_heads,
-        head_dim=head_dim,
-        norm_eps=reader.number("rms_norm_eps", 1e-12, 0.1, variant.eps),
-        activation=_ACTIVATIONS[reader.choice("hidden_act", _ACTIVATIONS, "silu")],
-        rope=read_rope(reader, head_dim, max_positions, variant.rope),
-        max_position_embeddings=max_positions,
-        tied_embeddings=reader.boolean("tie_word_embeddings", False),
-        qkv_bias=qkv_bias,
-        o_bias=o_bias,
-        mlp_bias=mlp_bias,
-        windows=windows,
-        checkpoint_dtype=_DTYPES.get(dtype) if isinstance(dtype, str) else None,
-        bos_token_id=bos[0] if bos else -1,
-        eos_token_ids=_token_ids(reader, "eos_token_id", vocab),
-        fused_projections=variant.fused_projections,
-        qk_norm=variant.qk_norm,
-    )
-    reader.finish()
-    return spec

@@ -6,11 +6,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from slipstream.builder.errors import InputError, UnsupportedError
-from slipstream.builder.models import llama
+from slipstream.builder.models import gemma, llama
 from slipstream.builder.models.config_reader import short
 from slipstream.builder.models.spec import ModelSpec
 
 _PARSERS: Mapping[str, Callable[[Mapping[str, Any]], ModelSpec]] = {
+    "Gemma2ForCausalLM": gemma.parse_gemma2,
+    "Gemma3ForCausalLM": gemma.parse_gemma3,
+    "GemmaForCausalLM": gemma.parse_gemma,
+    "GraniteForCausalLM": llama.parse_granite,
     "LlamaForCausalLM": llama.parse_llama,
     "MistralForCausalLM": llama.parse_mistral,
     "Phi3ForCausalLM": llama.parse_phi3,

@@ -27,7 +27,6 @@ from slipstream.builder.models.rope_kinds import (
 )
 from slipstream.builder.models.spec import ModelSpec, RopeSpec
 
-_DEFAULT_THETA = 10000.0
 _MAX_FACTOR = 1e4
 # Sines and cosines of the numerics contract are good up to here.
 _MAX_ANGLE = 1 << 20
@@ -59,12 +58,14 @@ _COMMON = frozenset({"rope_type", "type", "rope_theta", "partial_rotary_factor"}
 class RopeRules:
     """What an architecture allows: `kinds`, `aliases` of old names, and whether only a part of
     each head may be rotated. `original` is the trained length of configs that do not say it beside
-    their RoPE keys; what those say is not read then, as in the reference implementation."""
+    their RoPE keys; what those say is not read then, as in the reference implementation. `theta` is
+    that of configs that give none."""
 
     kinds: tuple[str, ...] = KINDS
     aliases: Mapping[str, str] | None = None
     partial: bool = False
     original: int | None = None
+    theta: float = 10000.0
 
 
 @dataclass(frozen=True)
@@ -81,12 +82,57 @@ def read_rope(
     reader: ConfigReader, head_dim: int, max_positions: int, rules: RopeRules | None = None
 ) -> RopeSpec:
     """Reads the RoPE keys of a config. Errors name the key as the config spells it."""
-    rules = rules or RopeRules()
     where, params = _parameters(reader)
+    return _read(reader, where, params, head_dim, max_positions, rules or RopeRules())
+
+
+def read_layer_ropes(
+    reader: ConfigReader, head_dim: int, max_positions: int, full_theta: float, local_theta: float
+) -> tuple[RopeSpec, RopeSpec]:
+    """The RoPE of layers with full attention and of those with a window, where they differ.
+
+    transformers 4 writes `rope_theta` and `rope_scaling` for the first and `rope_local_base_freq`
+    for the second, transformers 5 an object for each inside `rope_parameters`. The thetas are those
+    of configs that give none.
+    """
+    scaling, parameters = reader.raw("rope_scaling"), reader.raw("rope_parameters")
+    theta, local = reader.raw("rope_theta"), reader.raw("rope_local_base_freq")
+    found: list[RopeSpec] = []
+    for kind, base, default, old in (
+        ("full_attention", theta, full_theta, scaling),
+        ("sliding_attention", local, local_theta, None),
+    ):
+        where, params = "rope_scaling", _object(reader, "rope_scaling", old)
+        if not params and parameters is not None:
+            layers = _object(reader, "rope_parameters", parameters)
+            unknown = sorted(set(layers) - {"full_attention", "sliding_attention"})
+            if unknown:
+                raise UnsupportedError(
+                    f"{reader.where}: config key 'rope_parameters.{short(unknown[0])}' is not "
+                    "known; supported: full_attention, sliding_attention"
+                )
+            where = f"rope_parameters.{kind}"
+            params = _object(reader, where, layers.get(kind))
+        outer = ConfigReader({"rope_theta": base}, reader.where)
+        rules = RopeRules(theta=default)
+        found.append(_read(outer, where, params, head_dim, max_positions, rules))
+    return found[0], found[1]
+
+
+def _read(
+    reader: ConfigReader,
+    where: str,
+    params: Mapping[str, Any],
+    head_dim: int,
+    max_positions: int,
+    rules: RopeRules,
+) -> RopeSpec:
+    """`params` is the object at the key `where`, `reader` reads the keys beside it."""
     inner = ConfigReader(params, f"{reader.where}: {where}")
     kind = _kind(params, where, reader, rules)
     source = inner if params.get("rope_theta") is not None else reader
-    theta = source.number("rope_theta", 1e-3, 1e12, _DEFAULT_THETA)
+    # Below 1 the frequencies grow with the pairs, so that angles leave the kernels' domain.
+    theta = source.number("rope_theta", 1.0, 1e12, rules.theta)
     reader.raw("rope_theta")
     dim = _rotary_dim(reader, inner, head_dim, rules)
     for key in sorted(set(params) - _COMMON - _KEYS[kind]):
@@ -112,14 +158,19 @@ def fix_length(spec: ModelSpec, max_seq_len: int) -> tuple[ModelSpec, str]:
     that know no length.
     """
     rope, fixed = _fixed(spec.rope, max_seq_len)
-    fastest = max(rope.inv_freq)
+    local = None if spec.local_rope is None else _fixed(spec.local_rope, max_seq_len)
+    fastest = max(rope.inv_freq + (() if local is None else local[0].inv_freq))
     if fastest * max_seq_len > _MAX_ANGLE:
         raise UnsupportedError(
             f"config.json: RoPE turns by {fastest:g} a position, so that {max_seq_len} tokens "
             f"reach an angle of {fastest * max_seq_len:g}; the kernels are exact up to "
             f"{_MAX_ANGLE}. Ask for --max-seq-len {int(_MAX_ANGLE / fastest)} or less"
         )
-    return replace(spec, rope=rope), fixed
+    if local is None:
+        return replace(spec, rope=rope), fixed
+    if local[1]:
+        fixed = "; ".join(filter(None, (fixed, f"layers with a window: {local[1]}")))
+    return replace(spec, rope=rope, local_rope=local[0]), fixed
 
 
 def _fixed(rope: RopeSpec, max_seq_len: int) -> tuple[RopeSpec, str]:
@@ -275,11 +326,9 @@ _SPECS = {
 
 def _parameters(reader: ConfigReader) -> tuple[str, Mapping[str, Any]]:
     scaling, parameters = reader.raw("rope_scaling"), reader.raw("rope_parameters")
-    where, params = ("rope_scaling", scaling) if scaling else ("rope_parameters", parameters)
-    if params is None or params == {}:
-        return where, {}
-    if not isinstance(params, dict):
-        raise reader.bad(where, params, "must be an object")
+    where, params = "rope_scaling", _object(reader, "rope_scaling", scaling)
+    if not params:
+        where, params = "rope_parameters", _object(reader, "rope_parameters", parameters)
     for key, value in params.items():
         if isinstance(value, dict):
             raise UnsupportedError(
@@ -287,6 +336,15 @@ def _parameters(reader: ConfigReader) -> tuple[str, Mapping[str, Any]]:
                 "which is not supported; supported: one RoPE for all layers"
             )
     return where, params
+
+
+def _object(reader: ConfigReader, key: str, value: Any) -> Mapping[str, Any]:
+    """The object at a key, empty where there is none."""
+    if value is None:
+        return {}
+    if not isinstance(value, dict):
+        raise reader.bad(key, value, "must be an object or null")
+    return value
 
 
 def _kind(params: Mapping[str, Any], where: str, reader: ConfigReader, rules: RopeRules) -> str:

@@ -36,6 +36,11 @@ class ModelSpec:
     (the position itself included). With `fused_projections` the checkpoint holds q, k and v in one
     tensor, and gate and up in another; `qk_norm` is an RMSNorm over each head of q and k before
     RoPE. Token ids of `eos_token_ids` end a generation.
+
+    `norm_offset` is added to the weights of every norm. With `post_norms`, what attention and MLP
+    give is normalized before it joins the residual. `local_rope` is the RoPE of the layers with a
+    window, where it differs. `attention_scale` multiplies the scores (None: 1 / sqrt(head_dim)),
+    the other scales what their name says. A softcap c > 0 turns x into c * tanh(x / c); 0 is none.
     """
 
     architecture: str
@@ -61,3 +66,12 @@ class ModelSpec:
     eos_token_ids: tuple[int, ...]
     fused_projections: bool = False
     qk_norm: bool = False
+    norm_offset: float = 0.0
+    post_norms: bool = False
+    local_rope: RopeSpec | None = None
+    attention_scale: float | None = None
+    attention_softcap: float = 0.0
+    logit_softcap: float = 0.0
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0
+    logit_scale: float = 1.0

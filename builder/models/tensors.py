@@ -28,6 +28,18 @@ class TensorReport:
     must_equal: tuple[tuple[str, str], ...]
 
 
+def layer_norms(spec: ModelSpec) -> dict[str, str]:
+    """The norms of a layer over the hidden size: the job of each -> its name in the checkpoint."""
+    if not spec.post_norms:
+        return {"attn_norm": "input_layernorm", "mlp_norm": "post_attention_layernorm"}
+    return {
+        "attn_norm": "input_layernorm",
+        "attn_post_norm": "post_attention_layernorm",
+        "mlp_norm": "pre_feedforward_layernorm",
+        "mlp_post_norm": "post_feedforward_layernorm",
+    }
+
+
 def expected_tensors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     """Name -> shape of every tensor that the model reads, in the order of its layers."""
     hidden, mlp = spec.hidden_size, spec.intermediate_size
@@ -52,7 +64,8 @@ def expected_tensors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {EMBEDDING: (spec.vocab_size, hidden)}
     for layer in range(spec.num_layers):
         prefix = f"model.layers.{layer}"
-        shapes[f"{prefix}.input_layernorm.weight"] = (hidden,)
+        for norm in layer_norms(spec).values():
+            shapes[f"{prefix}.{norm}.weight"] = (hidden,)
         for path, rows, cols, bias in projections:
             shapes[f"{prefix}.{path}.weight"] = (rows, cols)
             if bias:
@@ -60,7 +73,6 @@ def expected_tensors(spec: ModelSpec) -> dict[str, tuple[int, ...]]:
         if spec.qk_norm:
             shapes[f"{prefix}.self_attn.q_norm.weight"] = (spec.head_dim,)
             shapes[f"{prefix}.self_attn.k_norm.weight"] = (spec.head_dim,)
-        shapes[f"{prefix}.post_attention_layernorm.weight"] = (hidden,)
     shapes[NORM] = (hidden,)
     if not spec.tied_embeddings:
         shapes[HEAD] = (spec.vocab_size, hidden)

@@ -22,7 +22,9 @@ KV_FORMATS: Mapping[str, tuple[str, ...]] = {
     "attention_kv": FLOATS,
 }
 # Operators of the plan that work on f32 values only.
-PLAIN = frozenset({"rope_table", "rms_norm", "add", "add_rms_norm", "select_rows"})
+PLAIN = frozenset(
+    {"rope_table", "rms_norm", "add", "add_rms_norm", "scale", "softcap", "select_rows"}
+)
 
 MAX_HEAD_DIM = 1024
 
@@ -33,8 +35,8 @@ _NEEDS: Mapping[str, str] = {
     "head_rms_norm": "fuse_rope_kv (after fuse_qkv)",
     "attention": "fuse_rope_kv (after fuse_qkv)",
     "silu": "fuse_gate_up",
+    "gelu_tanh": "fuse_gate_up",
     "mul": "fuse_gate_up",
-    "scale": "fold",
 }
 
 

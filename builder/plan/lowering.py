@@ -150,7 +150,7 @@ class _Lowering:
         return node.op, {"gain": gain}, {"eps": node.attrs["eps"]}
 
     def _plain(self, node: Node) -> _Lowered:
-        return node.op, {}, {}
+        return node.op, {}, dict(node.attrs)
 
     def _linear_weights(self, node: Node) -> dict[str, str]:
         name = _tensor_name(node)
@@ -211,6 +211,8 @@ _OPS = {
     "rms_norm": _Lowering._norm,
     "add_rms_norm": _Lowering._norm,
     "add": _Lowering._plain,
+    "scale": _Lowering._plain,
+    "softcap": _Lowering._plain,
     "select_rows": _Lowering._plain,
     "linear": _Lowering._linear,
     "linear_glu": _Lowering._linear_glu,

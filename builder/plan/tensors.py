@@ -24,7 +24,8 @@ class TensorSource:
 
     `dims` is the shape in the checkpoint, `offset` the first packed row of the segment,
     `transforms` what is done to the rows on the way beyond the conversion of the format, in order:
-    `rows:START:STOP` takes that range of the checkpoint tensor's rows.
+    `rows:START:STOP` takes that range of the checkpoint tensor's rows, `add:X` adds the number X to
+    every element in f32.
     """
 
     checkpoint_name: str
@@ -39,6 +40,8 @@ class TensorSource:
         first, end = 0, self.dims[0]
         for transform in self.transforms:
             kind, _, text = transform.partition(":")
+            if kind == "add" and _is_number(text):
+                continue
             numbers = text.split(":")
             if kind != "rows" or len(numbers) != 2 or not all(n.isdecimal() for n in numbers):
                 raise ValueError(f"{self.checkpoint_name}: unknown transform '{transform}'")
@@ -48,6 +51,18 @@ class TensorSource:
                 f"{self.checkpoint_name}: rows {first} to {end} are outside of {self.dims[0]}"
             )
         return first, end
+
+    @property
+    def addend(self) -> float:
+        """What is added to every element; the transforms were checked by `rows`."""
+        return sum(float(t[4:]) for t in self.transforms if t.startswith("add:"))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        return math.isfinite(float(text))
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)

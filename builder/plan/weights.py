@@ -79,9 +79,11 @@ class WeightPlanner:
 
     def _source(self, constant: str, segment: str = "", offset: int = 0) -> TensorSource:
         item = self._graph.constants[constant]
-        rows = (f"rows:{item.rows[0]}:{item.rows[1]}",) if item.rows else ()
+        transforms = [f"rows:{item.rows[0]}:{item.rows[1]}"] if item.rows else []
+        if item.addend:
+            transforms.append(f"add:{item.addend!r}")
         name = self._checkpoint_name(constant)
-        return TensorSource(name, item.checkpoint_shape, segment, offset, rows)
+        return TensorSource(name, item.checkpoint_shape, segment, offset, tuple(transforms))
 
     def table(self, name: str, constant: str, *, tied: bool) -> str:
         """An embedding table: `row_major`, or the head's own matrix where the two are tied."""

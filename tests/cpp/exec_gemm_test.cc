@@ -12,6 +12,7 @@ struct Problem {
   DType type;
   int32_t rows, k, blocks;
   bool glu, with_bias;
+  Activation activation;
   std::vector<float> x, bias;
   std::vector<std::byte> w;
   int64_t x_stride;
@@ -24,6 +25,9 @@ struct Problem {
         blocks(blocks),
         glu(glu),
         with_bias(with_bias),
+        activation(!glu                    ? Activation::kNone
+                   : random.Int(0, 1) == 1 ? Activation::kSilu
+                                           : Activation::kGeluTanh),
         x_stride((k + 15) / 16 * 16) {
     const int64_t units = type == DType::kF32 ? k : (k + 1) / 2;
     const int64_t per_unit = type == DType::kF32 ? 1 : 2;
@@ -48,7 +52,7 @@ struct Problem {
     args.y_stride = blocks * 16 + 16;
     args.block_begin = block_begin;
     args.block_end = block_end;
-    args.glu = glu;
+    args.activation = activation;
     args.gate_block = 0;
     args.up_block = glu ? blocks + 1 : 0;  // a block between the segments belongs to neither
     args.pack = pack.data();

@@ -41,6 +41,39 @@ TEST(Rows, NormAndAdd) {
   }
 }
 
+TEST(Rows, ScaleAndSoftcap) {
+  Random random(16);
+  for (int round = 0; round < 60; ++round) {
+    const Values values = round % 2 == 0 ? Values::kNormal : Values::kExtreme;
+    const int32_t cols = random.Int(1, 90);
+    const int32_t rows = random.Int(1, 4);
+    const int64_t stride = (cols + 15) / 16 * 16;
+    const std::vector<float> x = random.Floats(rows * stride, values);
+    MapArgs args;
+    args.x_stride = args.y_stride = stride;
+    args.factor = 59.75f;
+    args.softcap = round % 3 == 0 ? 0.0f : 1.5f;
+    args.cols = cols;
+    args.row_begin = rows > 2 ? 1 : 0;
+    args.row_end = rows;
+    const auto run = [&](const KernelTable& kernels, bool in_place) {
+      std::vector<float> y = in_place ? x : std::vector<float>(rows * stride, -1.0f);
+      args.x = in_place ? y.data() : x.data();
+      args.y = y.data();
+      kernels.map(args);
+      return y;
+    };
+    for (bool in_place : {false, true}) {
+      const std::vector<float> want = run(kScalarKernels, in_place);
+      const float last = x[(rows - 1) * stride];
+      const double exact = args.softcap > 0 ? 1.5 * std::tanh(last / 1.5) : 59.75 * last;
+      EXPECT_NEAR(want[(rows - 1) * stride], exact, 1e-6 * std::fabs(exact));
+      for (const KernelTable* path : WidePaths())
+        ExpectSameBits(run(*path, in_place), want, path->name);
+    }
+  }
+}
+
 TEST(Rows, EmbeddingReadsBothLayouts) {
   Random random(12);
   for (DType type : kAllTypes) {

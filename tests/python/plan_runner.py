@@ -28,9 +28,12 @@ def packed(plan: TensorPlan, weights: Callable[[str], Array]) -> Array:
         array = weights(source.checkpoint_name)
         assert array.shape == source.dims
         for transform in source.transforms:
-            kind, first, end = transform.split(":")
+            kind, *numbers = transform.split(":")
+            if kind == "add":
+                array = array.astype(np.float32) + np.float32(numbers[0])
+                continue
             assert kind == "rows"
-            array = array[int(first) : int(end)]
+            array = array[int(numbers[0]) : int(numbers[1])]
         out[source.offset : source.offset + len(array)] = array
     return out
 
@@ -100,6 +103,13 @@ class PlanRunner:
         cols = outs[0].shape[1]
         outs[0][:] = args[0][:, :cols] + args[1][:, :cols]
 
+    def scale(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
+        outs[0][:] = args[0][:, : outs[0].shape[1]] * np.float32(step["attrs"]["factor"])
+
+    def softcap(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
+        cap = step["attrs"]["cap"]
+        outs[0][:] = cap * np.tanh(args[0][:, : outs[0].shape[1]] / cap)
+
     def add_rms_norm(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
         self.add(step, args, outs)
         outs[1][:] = self._norm(step, outs[0])
@@ -117,10 +127,14 @@ class PlanRunner:
     def linear_glu(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
         y = self._linear(step, args[0])
         attrs, cols = step["attrs"], outs[0].shape[1]
-        assert attrs["activation"] == "silu"
         gate = y[:, attrs["gate_row"] : attrs["gate_row"] + cols]
         up = y[:, attrs["up_row"] : attrs["up_row"] + cols]
-        outs[0][:] = gate / (1 + np.exp(-gate)) * up
+        if attrs["activation"] == "silu":
+            outs[0][:] = gate / (1 + np.exp(-gate)) * up
+        else:
+            assert attrs["activation"] == "gelu_tanh"
+            inner = np.sqrt(2 / np.pi) * (gate + 0.044715 * gate**3)
+            outs[0][:] = 0.5 * gate * (1 + np.tanh(inner)) * up
 
     def rope_kv_write(self, step: dict[str, Any], args: list[Array], outs: list[Array]) -> None:
         a, (qkv, cos, sin) = step["attrs"], args

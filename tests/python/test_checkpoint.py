@@ -213,7 +213,7 @@ def test_added_tokens_that_are_no_list(tmp_path: Path, added: Any) -> None:
     tokenizer = json.loads((tmp_path / "tokenizer.json").read_text())
     tokenizer["added_tokens"] = added
     (tmp_path / "tokenizer.json").write_text(json.dumps(tokenizer))
-    with pytest.raises(InputError, match="'added_tokens'.*list"):
+    with pytest.raises(InputError, match=r"'added_tokens'.*list"):
         read_text_files(tmp_path, 300)
 
 

@@ -147,7 +147,10 @@ def test_harmless_keys_pass(changes: dict[str, Any]) -> None:
         ({"rope_interleaved": True}, ["'rope_interleaved' = True", "supported: False"]),
         ({"partial_rotary_factor": 0.5}, ["'partial_rotary_factor' = 0.5", "supported: 1.0"]),
         ({"final_logit_softcapping": 30.0}, ["'final_logit_softcapping'", "supported: null"]),
-        ({"hidden_act": "gelu"}, ["'hidden_act' = 'gelu'", "supported: silu, swish"]),
+        (
+            {"hidden_act": "gelu"},
+            ["'hidden_act' = 'gelu'", "supported: gelu_pytorch_tanh, silu"],
+        ),
         (
             {"rope_scaling": {"rope_type": "axial", "factor": 4.0}},
             ["'rope_scaling.rope_type' = 'axial'", "supported: default, linear, dynamic, yarn"],
@@ -202,8 +205,13 @@ def test_what_would_change_the_computation_is_refused(
         ({"rms_norm_eps": -1e-5}, ["'rms_norm_eps' = -1e-05"]),
         ({"rms_norm_eps": float("nan")}, ["'rms_norm_eps' = nan"]),
         ({"rope_theta": float("inf")}, ["'rope_theta' = inf"]),
-        ({"rope_theta": 10**400}, ["'rope_theta' = 1000", "is outside of 0.001 to 1e+12"]),
+        ({"rope_theta": 10**400}, ["'rope_theta' = 1000", "is outside of 1 to 1e+12"]),
         ({"rope_theta": "1e4"}, ["'rope_theta' = '1e4' must be a number"]),
+        ({"rope_theta": 0.999}, ["'rope_theta' = 0.999 is outside of 1 to 1e+12"]),
+        ({"rope_scaling": 0}, ["'rope_scaling' = 0 must be an object or null"]),
+        ({"rope_scaling": ""}, ["'rope_scaling' = '' must be an object or null"]),
+        ({"rope_scaling": False}, ["'rope_scaling' = False must be an object or null"]),
+        ({"rope_parameters": []}, ["'rope_parameters' = [] must be an object or null"]),
         ({"rope_scaling": [1]}, ["'rope_scaling' = [1] must be an object"]),
         ({"rope_scaling": {"rope_type": "llama3"}}, ["rope_scaling: key 'factor' is missing"]),
         (
@@ -237,6 +245,10 @@ def test_a_config_that_is_not_an_object(value: Any) -> None:
 
 def test_known_architectures() -> None:
     assert architectures() == [
+        "Gemma2ForCausalLM",
+        "Gemma3ForCausalLM",
+        "GemmaForCausalLM",
+        "GraniteForCausalLM",
         "LlamaForCausalLM",
         "MistralForCausalLM",
         "Phi3ForCausalLM",

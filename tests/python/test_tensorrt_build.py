@@ -88,7 +88,7 @@ def test_missing_bindings_are_found_before_any_work(
 @pytest.mark.parametrize("sm", ["89", [89.0], [True], [None], [89, 89], [90], [], None])
 def test_bad_values_of_sm_in_a_configuration(sm: Any) -> None:
     with pytest.raises(InvalidArgumentError, match="--sm"):
-        BuildConfig.from_dict({"target": "tensorrt-rtx", "sm": sm})
+        BuildConfig(target="tensorrt-rtx", sm=sm)
 
 
 def test_a_configuration_loads_neither_numpy_nor_the_bindings() -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 import importlib.util
 import json
 import sys
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -21,14 +22,20 @@ from tiny_models import TinyConfig, config_json, make_checkpoint, make_tensors, 
 from slipstream.builder import native
 from slipstream.builder.build import build
 from slipstream.builder.config import BuildConfig
+from slipstream.builder.engine.reader import EngineReader
 from slipstream.builder.errors import InputError, UnsupportedError
 from slipstream.builder.ir.interpret import Interpreter
 from slipstream.builder.ir.serialize import graph_from_json, graph_to_json
 from slipstream.builder.models import build_graph, check_tensors, expected_tensors, parse_config
 from slipstream.builder.passes import PassManager
+from slipstream.builder.passes.fold import Fold
+from slipstream.builder.passes.fuse_gate_up import FuseGateUp
 from slipstream.builder.passes.fuse_qkv import FuseQkv
+from slipstream.builder.passes.fuse_residual_norm import FuseResidualNorm
 from slipstream.builder.passes.fuse_rope_kv import FuseRopeKv
+from slipstream.builder.passes.sink_select_rows import SinkSelectRows
 from slipstream.builder.plan.tensors import TensorSource
+from slipstream.builder.targets.cpu import CpuTarget
 from slipstream.builder.targets.tensorrt.compile import check_operators
 from slipstream.errors import SlipstreamError
 
@@ -120,6 +127,11 @@ def test_passes_and_plan_keep_the_numbers(family: str, seed: int) -> None:
     fused, _ = PassManager((FuseQkv(), FuseRopeKv())).run(graph)
     assert {n.op for n in fused.nodes} & {"rope", "head_rms_norm", "attention"} == set()
     assert_equal_numbers(graph, fused, weights)
+    for item in (Fold(), SinkSelectRows(), FuseQkv(), FuseGateUp(), FuseResidualNorm()):
+        assert_equal_numbers(graph, item.run(graph).graph, weights)
+    every, _ = PassManager((Fold(), *CpuTarget().passes())).run(graph)
+    assert {n.op for n in every.nodes} & {"silu", "gelu_tanh", "mul"} == set()
+    assert_equal_numbers(graph, every, weights)
     tokens = tokens_of(tiny)
     want = Interpreter(graph, weights.__getitem__).run([tokens])[0]
     runner = PlanRunner(compile_cpu(graph, spec, Options()), weights.__getitem__)
@@ -151,7 +163,9 @@ def test_fused_tensors_are_read_by_rows() -> None:
     check_tensors(spec, expected_tensors(spec))
 
 
-@pytest.mark.parametrize("transform", ["rows:3", "rows:2:9", "rows:-1:2", "rows:3:3", "flip"])
+@pytest.mark.parametrize(
+    "transform", ["rows:3", "rows:2:9", "rows:-1:2", "rows:3:3", "flip", "add:", "add:nan"]
+)
 def test_unknown_transforms_are_refused(transform: str) -> None:
     source = TensorSource("w", (8, 4), transforms=(transform,))
     with pytest.raises(ValueError, match="w: "):
@@ -161,6 +175,143 @@ def test_unknown_transforms_are_refused(transform: str) -> None:
 def test_targets_without_head_norms_say_so() -> None:
     with pytest.raises(UnsupportedError, match="no layer for the operator 'head_rms_norm'"):
         check_operators(build_graph(spec_of(DRAWN["qwen3"](0))))
+
+
+def gemma_of(number: int, **extra: Any) -> TinyConfig:
+    """The first drawn Gemma of that kind, with other keys in its config."""
+    name = {1: "GemmaForCausalLM", 2: "Gemma2ForCausalLM", 3: "Gemma3ForCausalLM"}[number]
+    tiny = next(t for t in map(DRAWN["gemma"], range(9)) if t.architecture == name)
+    return replace(tiny, extra={**(tiny.extra or {}), **extra})
+
+
+def test_gemma2_means_what_its_config_says() -> None:
+    tiny = gemma_of(2, query_pre_attn_scalar=64, final_logit_softcapping=None)
+    spec = parse_config(config_json(tiny))
+    assert spec.windows == tuple(0 if i % 2 else tiny.window for i in range(tiny.layers))
+    assert (spec.attention_scale, spec.logit_softcap) == (0.125, 0.0)
+    assert spec.embedding_scale == float(np.float32(np.sqrt(tiny.hidden)))
+    config = config_json(tiny)
+    for key in ("final_logit_softcapping", "attn_logit_softcapping", "tie_word_embeddings"):
+        config.pop(key)
+    spec = parse_config(config)
+    assert (spec.attention_softcap, spec.logit_softcap, spec.tied_embeddings) == (50, 30, True)
+    types = ["full_attention", "sliding_attention", "full_attention"][: tiny.layers]
+    assert parse_config({**config, "layer_types": types}).windows[:2] == (0, tiny.window)
+
+
+def test_gains_are_stored_whole() -> None:
+    """A Gemma checkpoint holds gain - 1; the engine holds the gain, and says how it was made."""
+    tiny = gemma_of(2)
+    program = compile_cpu(build_graph(spec_of(tiny)), spec_of(tiny), Options())
+    gain = next(t for t in program.tensors if t.name == "layers.0.attn_norm.gain")
+    (source,) = gain.sources
+    assert source.transforms == ("add:1.0",) and source.addend == 1.0 and gain.updatable
+
+
+@needs_native
+def test_gains_in_the_file(tmp_path: Path) -> None:
+    tiny = gemma_of(2)
+    engine = engine_of(tiny, tmp_path)
+    name = "model.layers.0.input_layernorm.weight"
+    with EngineReader(engine) as reader:
+        entry = next(
+            t for t in reader.manifest["tensors"] if t["name"] == "layers.0.attn_norm.gain"
+        )
+        stored = np.frombuffer(reader.tensor_bytes("layers.0.attn_norm.gain"), "<f4")
+    assert entry["sources"][0]["transforms"] == ["add:1.0"]
+    np.testing.assert_array_equal(stored, make_tensors(tiny)[name] + np.float32(1))
+
+
+def test_gemma3_gives_each_kind_of_layer_its_rope() -> None:
+    old, new = (
+        gemma_of(3),
+        next(
+            t
+            for t in map(DRAWN["gemma"], range(9))
+            if t.architecture == "Gemma3ForCausalLM" and t.spelling == 5
+        ),
+    )
+    spec = parse_config(
+        config_json(
+            replace(
+                old,
+                spelling=4,
+                rope=None,
+                extra={"head_dim": 16, "sliding_window_pattern": 2, "rope_local_base_freq": 5000.0},
+            )
+        )
+    )
+    assert spec.local_rope is not None and spec.local_rope.theta == 5000.0
+    assert spec.rope.theta == 10000.0
+    spec = parse_config(config_json(new))
+    assert spec.local_rope is not None and spec.local_rope.theta == 3000.0
+    assert (spec.rope.kind, spec.rope.theta, spec.local_rope.kind) == ("linear", 50000.0, "default")
+    config = config_json(new)
+    del config["rope_parameters"]
+    spec = parse_config(config)
+    assert spec.local_rope is not None
+    assert (spec.rope.theta, spec.local_rope.theta) == (1e6, 1e4)
+    graph = build_graph(spec)
+    by_window = {
+        bool(spec.windows[n.layer]): n.weights["inv_freq"] for n in graph.nodes if n.op == "rope"
+    }
+    assert by_window == {True: "rope.local_inv_freq", False: "rope.inv_freq"}
+
+
+def test_gemma_reads_the_files_of_its_first_release() -> None:
+    config = config_json(gemma_of(1))
+    old = {**config, "hidden_act": "gelu", "hidden_activation": "gelu_pytorch_tanh"}
+    assert parse_config(old) == parse_config(config)
+    assert parse_config(config).activation == "gelu_tanh"
+
+
+@pytest.mark.parametrize(
+    ("number", "changes", "words"),
+    [
+        (2, {"use_bidirectional_attention": True}, "'use_bidirectional_attention' = True"),
+        (2, {"sliding_window": None}, "sets no sliding window"),
+        (2, {"hidden_activation": "gelu"}, "'hidden_activation' = 'gelu' changes"),
+        (2, {"hidden_act": "silu"}, "'hidden_act' = 'silu' differs from 'hidden_activation'"),
+        (2, {"final_logit_softcapping": 0}, "outside of 0.001 to 100000"),
+        (2, {"query_pre_attn_scalar": 0}, "outside of 0.001 to"),
+        (3, {"attn_logit_softcapping": 50.0}, "'attn_logit_softcapping' = 50.0 changes"),
+        (3, {"rope_parameters": {"other": {}}}, "'rope_parameters.'other'' is not known"),
+        (3, {"rope_parameters": {"full_attention": 3}}, "rope_parameters.full_attention"),
+        (3, {"rope_parameters": {"sliding_attention": {"rope_theta": 0.5}}}, "outside of 1 to"),
+        (3, {"sliding_window_pattern": 0}, "outside of 1 to 1024"),
+        (1, {"layer_types": ["sliding_attention"] * 3}, "layer_types"),
+    ],
+)
+def test_gemma_refusals(number: int, changes: dict[str, Any], words: str) -> None:
+    tiny = gemma_of(number)
+    config = {**config_json(tiny), "rope_scaling": None, **changes}
+    with pytest.raises((InputError, UnsupportedError)) as error:
+        parse_config(config)
+    assert words in str(error.value)
+
+
+def test_targets_without_soft_caps_say_so() -> None:
+    with pytest.raises(UnsupportedError, match="no layer for the operator 'scale'"):
+        check_operators(build_graph(spec_of(gemma_of(2))))
+
+
+def test_granite_multiplies() -> None:
+    tiny = replace(
+        DRAWN["granite"](0),
+        extra={
+            "embedding_multiplier": 12,
+            "residual_multiplier": 0.22,
+            "attention_multiplier": 0.1,
+            "logits_scaling": 8,
+        },
+    )
+    graph = build_graph(parse_config(config_json(tiny)))
+    factors = {n.name: n.attrs["factor"] for n in graph.nodes if n.op == "scale"}
+    assert factors["embed_scale"] == 12 and factors["logits_scale"] == 0.125
+    assert factors["layers.0.attn_scale"] == factors["layers.0.mlp_scale"] == 0.22
+    assert {n.attrs["scale"] for n in graph.nodes if n.op == "attention"} == {0.1}
+    with pytest.raises(InputError, match="'logits_scaling' = 0"):
+        parse_config({**config_json(tiny), "logits_scaling": 0})
 
 
 def test_phi3_reads_the_files_of_its_first_release() -> None:

@@ -68,6 +68,10 @@ class TinyConfig:
 def config_json(tiny: TinyConfig) -> dict[str, Any]:
     """The config.json of a tiny model."""
     model_type = {
+        "Gemma2ForCausalLM": "gemma2",
+        "Gemma3ForCausalLM": "gemma3_text",
+        "GemmaForCausalLM": "gemma",
+        "GraniteForCausalLM": "granite",
         "LlamaForCausalLM": "llama",
         "MistralForCausalLM": "mistral",
         "Phi3ForCausalLM": "phi3",
@@ -96,7 +100,13 @@ def config_json(tiny: TinyConfig) -> dict[str, Any]:
         config["head_dim"] = tiny.head_dim
     if model_type == "qwen3":
         config["attention_bias"] = tiny.attention_bias
-    if model_type == "llama":
+    if model_type.startswith("gemma"):
+        config["attention_bias"] = tiny.attention_bias
+        config["hidden_act" if model_type == "gemma" else "hidden_activation"] = "gelu_pytorch_tanh"
+        if model_type != "gemma":
+            del config["hidden_act"]
+            config["sliding_window"] = tiny.window
+    if model_type in ("llama", "granite"):
         config["attention_bias"] = tiny.attention_bias
         config["mlp_bias"] = tiny.mlp_bias
     if model_type in ("mistral", "phi3"):
@@ -129,7 +139,7 @@ def make_tensors(tiny: TinyConfig) -> dict[str, NDArray[Any]]:
     for name, shape in expected_tensors(spec).items():
         values = rng.standard_normal(shape, np.float32)
         if name.endswith("norm.weight"):
-            values = 1.0 + 0.2 * values
+            values = (1.0 - spec.norm_offset) + 0.2 * values
         elif name.endswith(".bias"):
             values = 0.3 * values
         elif "embed_tokens" not in name:
@@ -303,6 +313,86 @@ def random_qwen3(seed: int) -> TinyConfig:
         tied=bool(rng.choice([True, False])),
         window=[None, 7][int(rng.integers(2))],
         spelling=4 + seed % 2,
+    )
+
+
+def random_gemma(seed: int) -> TinyConfig:
+    """A drawn Gemma 1, 2 or 3: two or more layers with and without a window, heads apart from the
+    hidden size."""
+    rng = np.random.default_rng(4000 + seed)
+    kv_heads = int(rng.choice([1, 2]))
+    heads = kv_heads * int(rng.choice([1, 2, 3]))
+    head_dim = int(rng.choice([6, 16, 22]))
+    number = (2, 3, 2, 3, 1)[seed % 5]
+    extra: dict[str, Any] = {"head_dim": head_dim}
+    rope = None
+    if number != 1:
+        extra["query_pre_attn_scalar"] = int(rng.choice([head_dim, 24]))
+    if number == 2:
+        # Small enough to bend the scores and logits of tiny models.
+        extra["attn_logit_softcapping"] = float(rng.choice([2.0, 50.0]))
+        extra["final_logit_softcapping"] = float(rng.choice([3.0, 30.0]))
+    spelling = 4 + seed % 2
+    if number == 3:
+        extra["sliding_window_pattern"] = pattern = int(rng.choice([2, 3]))
+        theta = {"rope_theta": 50000.0}
+        linear = {"rope_type": "linear", "factor": 8.0}
+        if spelling == 4:
+            rope = linear
+            extra["rope_local_base_freq"] = 5000.0
+        else:
+            extra["rope_parameters"] = {
+                "full_attention": {**linear, **theta},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 3000.0},
+            }
+            kinds = ("full_attention", "sliding_attention")
+            extra["layer_types"] = [kinds[(i + 1) % pattern != 0] for i in range(4)]
+    return TinyConfig(
+        seed=seed,
+        architecture={1: "GemmaForCausalLM", 2: "Gemma2ForCausalLM", 3: "Gemma3ForCausalLM"}[
+            number
+        ],
+        vocab=int(rng.choice([97, 160])),
+        hidden=heads * int(rng.choice([5, 8])),
+        intermediate=int(rng.choice([17, 43, 64])),
+        layers=4 if number == 3 else int(rng.choice([2, 3])),
+        heads=heads,
+        kv_heads=kv_heads,
+        attention_bias=bool(rng.choice([True, False])),
+        # Gemma's heads are tied unless the config says otherwise.
+        tied=bool(rng.choice([True, True, False])),
+        window=None if number == 1 else int(rng.choice([7, 33])),
+        rope=rope,
+        eps=1e-6,
+        spelling=spelling,
+        extra=extra,
+    )
+
+
+def random_granite(seed: int) -> TinyConfig:
+    """A drawn Granite: multipliers of embedding, residual, scores and logits."""
+    rng = np.random.default_rng(5000 + seed)
+    kv_heads = int(rng.choice([1, 2]))
+    heads = kv_heads * int(rng.choice([1, 2, 3]))
+    return TinyConfig(
+        seed=seed,
+        architecture="GraniteForCausalLM",
+        vocab=int(rng.choice([97, 160])),
+        hidden=heads * int(rng.choice([6, 10])),
+        intermediate=int(rng.choice([17, 43, 64])),
+        layers=int(rng.choice([1, 2, 3])),
+        heads=heads,
+        kv_heads=kv_heads,
+        attention_bias=bool(rng.choice([True, False])),
+        mlp_bias=bool(rng.choice([True, False])),
+        tied=bool(rng.choice([True, False])),
+        spelling=4 + seed % 2,
+        extra={
+            "embedding_multiplier": float(rng.choice([12.0, 1.0])),
+            "residual_multiplier": float(rng.choice([0.22, 1.0])),
+            "attention_multiplier": 0.0625,
+            "logits_scaling": [8, 1, 3.5][int(rng.integers(3))],
+        },
     )
 
 

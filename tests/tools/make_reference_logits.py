@@ -26,6 +26,8 @@ from tiny_models import (  # noqa: E402
     config_json,
     make_checkpoint,
     random_config,
+    random_gemma,
+    random_granite,
     random_phi3,
     random_qwen3,
 )
@@ -35,8 +37,13 @@ from slipstream.builder.models import ModelSpec, RopeSpec, fix_length, parse_con
 REFERENCE = TESTS / "data" / "reference_logits.json"
 SEEDS = (0, 4, 9, 14, 20, 22)
 # Models beyond the first families: who draws them, and the seeds.
-DRAWN = {"phi3": random_phi3, "qwen3": random_qwen3}
-DRAWN_SEEDS = {"phi3": (1, 2), "qwen3": (0, 3)}
+DRAWN = {
+    "gemma": random_gemma,
+    "granite": random_granite,
+    "phi3": random_phi3,
+    "qwen3": random_qwen3,
+}
+DRAWN_SEEDS = {"gemma": (0, 1, 3, 4), "granite": (0, 1), "phi3": (1, 2), "qwen3": (0, 3)}
 LENGTH = 40
 POSITIONS = (0, 13, 39)
 
@@ -54,6 +61,8 @@ def force_rope(model: Any, rope: RopeSpec) -> None:
     import torch
 
     rotary = model.model.rotary_emb
+    if not hasattr(rotary, "inv_freq"):
+        return  # One RoPE for each kind of layer; the drawn ones do not follow the length.
     assert abs(float(rotary.attention_scaling) - rope.attention_factor) < 1e-6
     values = torch.tensor(rope.inv_freq, dtype=torch.float32)
     rotary.inv_freq = values

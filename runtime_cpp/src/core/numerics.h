@@ -37,6 +37,9 @@ constexpr float kTanhSmall = 0.625f;  ///< Below it a polynomial, from it on by 
 constexpr float kTanhC[5] = {-0x1.71e9fap-8f, 0x1.5142b6p-6f, -0x1.b81924p-5f, 0x1.110614p-3f,
                              -0x1.55552ep-2f};
 
+constexpr float kGeluC1 = 0x1.988454p+0f;  ///< 2 sqrt(2 / pi)
+constexpr float kGeluC3 = 0x1.2444f2p-4f;  ///< 0.044715 of it
+
 constexpr float kTwoOverPi = 0x1.45f306p-1f;
 constexpr float kPiOver2A = 0x1.921fb6p+0f;  ///< pi/2 = A + B + C.
 constexpr float kPiOver2B = -0x1.777a5cp-25f;
@@ -126,7 +129,6 @@ static inline void SinCos(float x, float* sin_out, float* cos_out) {
   *cos_out = BitsFloat(FloatBits(cv) ^ (((quadrant + 1) & 2) << 30));
 }
 
-/// x / (1 + exp(-x)).
 /// tanh(x), +-1 for large x, +0 for -0.
 static inline float Tanh(float x) {
   const float a = x < 0.0f ? -x : x;
@@ -140,7 +142,15 @@ static inline float Tanh(float x) {
   return x < 0.0f ? -y : y;
 }
 
+/// x / (1 + exp(-x)).
 static inline float Silu(float x) { return x / (1.0f + Exp(-x)); }
+
+/// The tanh approximation of GELU, 0.5 x (1 + tanh(u)), written as x / (1 + exp(-2u)): the same
+/// function without the cancellation of 1 + tanh(u).
+static inline float GeluTanh(float x) {
+  const float u2 = x * Fma(x * x, kGeluC3, kGeluC1);
+  return x / (1.0f + Exp(-u2));
+}
 
 /// The larger of a new value and the maximum so far; a NaN value never wins.
 static inline float MaxNew(float value, float best) { return value > best ? value : best; }

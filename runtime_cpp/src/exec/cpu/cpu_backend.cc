@@ -215,6 +215,10 @@ class CpuBackend final : public Backend {
       const int32_t b = step.inputs[1];
       kernels_.add({Data(a), Stride(a), Data(b), Stride(b), Data(out), Stride(out), cols, row_begin,
                     row_end});
+    } else if (step.op == OpKind::kScale || step.op == OpKind::kSoftcap) {
+      const int32_t in = step.inputs[0];
+      kernels_.map({Data(in), Stride(in), Data(out), Stride(out), step.factor, step.softcap, cols,
+                    row_begin, row_end});
     } else {
       cpu::NormArgs args;
       const int32_t x = step.inputs[0];
@@ -257,7 +261,7 @@ class CpuBackend final : public Backend {
     args.y_stride = Stride(y);
     args.block_begin = static_cast<int32_t>(part.begin);
     args.block_end = static_cast<int32_t>(part.end);
-    args.glu = step.op == OpKind::kLinearGlu;
+    args.activation = step.activation;
     args.gate_block = step.gate_row / cpu::kBlockRows;
     args.up_block = step.up_row / cpu::kBlockRows;
     args.pack = scratch;

@@ -21,6 +21,8 @@ constexpr int32_t kPackFloats = 1 << 18;  ///< Scratch of a thread for packed ac
 /// Kernels may read, but never use, this many bytes after the last element of a KV pool.
 constexpr int64_t kKvPoolPadding = 64;
 
+enum class Activation : uint8_t { kNone, kSilu, kGeluTanh };
+
 /// y[r, 16 b + i] = sum over k of x[r, k] * w[16 b + i, k] (+ bias), one FMA chain in ascending k
 /// from +0.
 struct GemmArgs {
@@ -36,8 +38,9 @@ struct GemmArgs {
   int64_t y_stride = 0;
   int32_t block_begin = 0;  ///< Blocks of 16 columns of y.
   int32_t block_end = 0;
-  /// True: y block b = silu(weight block gate_block + b) * (weight block up_block + b).
-  bool glu = false;
+  /// Other than kNone: y block b = activation(weight block gate_block + b) * (weight block up_block
+  /// + b).
+  Activation activation = Activation::kNone;
   int32_t gate_block = 0;
   int32_t up_block = 0;
   float* pack = nullptr;  ///< kPackFloats floats, 64-aligned, of this thread alone.
@@ -80,6 +83,19 @@ struct AddArgs {
   int64_t b_stride = 0;
   float* y = nullptr;
   int64_t y_stride = 0;
+  int32_t cols = 0;
+  int32_t row_begin = 0;
+  int32_t row_end = 0;
+};
+
+/// y = x * factor, or with a softcap c > 0: y = c * tanh(x / c).
+struct MapArgs {
+  const float* x = nullptr;
+  int64_t x_stride = 0;
+  float* y = nullptr;
+  int64_t y_stride = 0;
+  float factor = 1.0f;
+  float softcap = 0.0f;
   int32_t cols = 0;
   int32_t row_begin = 0;
   int32_t row_end = 0;
@@ -183,6 +199,7 @@ struct KernelTable {
   void (*embedding)(const EmbeddingArgs&);
   void (*norm)(const NormArgs&);
   void (*add)(const AddArgs&);
+  void (*map)(const MapArgs&);
   void (*rope_table)(const RopeTableArgs&);
   void (*rope_kv_write)(const RopeKvArgs&);
   void (*attention)(const AttentionArgs&);

@@ -158,8 +158,7 @@ static inline void Softmax(float* scores, int32_t begin, int32_t end, float soft
   const int32_t first = begin / 16 * 16;
   if (softcap > 0.0f) {
     const V cap = Set1(softcap);
-    for (int32_t i = first; i < end; i += 16)
-      Store(scores + i, Mul(cap, Tanh(Div(Load(scores + i), cap))));
+    for (int32_t i = first; i < end; i += 16) Store(scores + i, Softcap(Load(scores + i), cap));
   }
   for (int32_t i = first; i < begin; ++i) scores[i] = -core::kInfinity;
   const int32_t last = (end + 15) / 16 * 16;

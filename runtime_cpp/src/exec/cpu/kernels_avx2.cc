@@ -12,8 +12,7 @@
 namespace slipstream::exec::cpu {
 
 constinit const KernelTable kAvx2Kernels = {
-    "avx2",      Gemm,      Embedding,
-    Norm,        AddRows,   RopeTable,
-    RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
+    "avx2", Gemm,      Embedding,   Norm,      AddRows,
+    Map,    RopeTable, RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
 
 }  // namespace slipstream::exec::cpu

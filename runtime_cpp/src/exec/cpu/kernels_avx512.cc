@@ -12,8 +12,7 @@
 namespace slipstream::exec::cpu {
 
 constinit const KernelTable kAvx512Kernels = {
-    "avx512",    Gemm,      Embedding,
-    Norm,        AddRows,   RopeTable,
-    RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
+    "avx512", Gemm,      Embedding,   Norm,      AddRows,
+    Map,      RopeTable, RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
 
 }  // namespace slipstream::exec::cpu

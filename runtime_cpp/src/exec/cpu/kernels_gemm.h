@@ -141,14 +141,16 @@ static inline TileFn PickTile(DType type, bool packed, int rows, int blocks) {
 struct BlockOrder {
   const GemmArgs& args;
   int64_t block_bytes;
+  bool glu;
   int32_t count;
 
   explicit BlockOrder(const GemmArgs& a)
       : args(a),
         block_bytes((a.w_type == DType::kF32 ? int64_t{a.k} : (int64_t{a.k} + 1) / 2) * 64),
-        count((a.block_end - a.block_begin) * (a.glu ? 2 : 1)) {}
+        glu(a.activation != Activation::kNone),
+        count((a.block_end - a.block_begin) * (glu ? 2 : 1)) {}
   int32_t Index(int32_t i) const {
-    if (!args.glu) return args.block_begin + i;
+    if (!glu) return args.block_begin + i;
     return (i % 2 == 0 ? args.gate_block : args.up_block) + args.block_begin + i / 2;
   }
   const std::byte* Data(int32_t i) const {
@@ -167,10 +169,11 @@ static inline void Finish(const BlockOrder& order, int32_t first, int32_t blocks
   };
   for (int32_t r = 0; r < rows; ++r) {
     float* y = a.y + (row + r) * a.y_stride;
-    if (a.glu) {
+    if (order.glu) {
       for (int32_t i = 0; i < blocks; i += 2) {
-        Store(y + 16 * int64_t{a.block_begin + (first + i) / 2},
-              Mul(Silu(value(r, i)), value(r, i + 1)));
+        const V gate = value(r, i);
+        const V active = a.activation == Activation::kSilu ? Silu(gate) : GeluTanh(gate);
+        Store(y + 16 * int64_t{a.block_begin + (first + i) / 2}, Mul(active, value(r, i + 1)));
       }
     } else {
       for (int32_t i = 0; i < blocks; ++i)
@@ -186,7 +189,7 @@ static inline void RunTile(const BlockOrder& order, bool packed, const float* x,
   const std::byte* w[kMaxTileBlocks];
   for (int32_t i = 0; i < blocks; ++i) w[i] = order.Data(first + i);
   const int64_t stride = 16 * blocks;
-  const int64_t next = order.block_bytes * (order.args.glu ? blocks / 2 : blocks);
+  const int64_t next = order.block_bytes * (order.glu ? blocks / 2 : blocks);
   const int64_t ahead = next < kPrefetchBytes ? next : kPrefetchBytes;
   for (int32_t done = 0; done < blocks;) {
     int32_t now = TileBlocks(rows);

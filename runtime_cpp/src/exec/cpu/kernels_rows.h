@@ -28,6 +28,11 @@ static inline V Exp(const V& x) {
 
 static inline V Silu(const V& x) { return Div(x, Add(Set1(1.0f), Exp(Neg(x)))); }
 
+static inline V GeluTanh(const V& x) {
+  const V u2 = Mul(x, Fma(Mul(x, x), Set1(core::kGeluC3), Set1(core::kGeluC1)));
+  return Div(x, Add(Set1(1.0f), Exp(Neg(u2))));
+}
+
 static inline V Tanh(const V& x) {
   const V a = SelectGt(Zero(), x, Neg(x), x);
   const V z = Mul(x, x);
@@ -141,6 +146,20 @@ void AddRows(const AddArgs& a) {
       const int n = Rest(a.cols, c);
       StoreN(a.y + r * a.y_stride + c,
              Add(LoadN(a.a + r * a.a_stride + c, n), LoadN(a.b + r * a.b_stride + c, n)), n);
+    }
+  }
+}
+
+static inline V Softcap(const V& x, const V& cap) { return Mul(cap, Tanh(Div(x, cap))); }
+
+void Map(const MapArgs& a) {
+  const V factor = Set1(a.factor);
+  const V cap = Set1(a.softcap);
+  for (int32_t r = a.row_begin; r < a.row_end; ++r) {
+    for (int32_t c = 0; c < a.cols; c += 16) {
+      const int n = Rest(a.cols, c);
+      const V x = LoadN(a.x + r * a.x_stride + c, n);
+      StoreN(a.y + r * a.y_stride + c, a.softcap > 0.0f ? Softcap(x, cap) : Mul(x, factor), n);
     }
   }
 }

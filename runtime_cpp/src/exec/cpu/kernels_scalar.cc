@@ -57,10 +57,11 @@ void Gemm(const GemmArgs& a) {
     const float* x = a.x + r * a.x_stride;
     float* y = a.y + r * a.y_stride;
     for (int64_t col = int64_t{a.block_begin} * 16; col < int64_t{a.block_end} * 16; ++col) {
-      if (a.glu) {
+      if (a.activation != Activation::kNone) {
         const float gate = DotChain(a, x, int64_t{a.gate_block} * 16 + col);
         const float up = DotChain(a, x, int64_t{a.up_block} * 16 + col);
-        y[col] = core::Silu(gate) * up;
+        const bool silu = a.activation == Activation::kSilu;
+        y[col] = (silu ? core::Silu(gate) : core::GeluTanh(gate)) * up;
       } else {
         y[col] = DotChain(a, x, col);
       }
@@ -103,6 +104,17 @@ void Add(const AddArgs& a) {
   for (int32_t r = a.row_begin; r < a.row_end; ++r) {
     for (int32_t c = 0; c < a.cols; ++c) {
       a.y[r * a.y_stride + c] = a.a[r * a.a_stride + c] + a.b[r * a.b_stride + c];
+    }
+  }
+}
+
+float Softcap(float x, float cap) { return cap * core::Tanh(x / cap); }
+
+void Map(const MapArgs& a) {
+  for (int32_t r = a.row_begin; r < a.row_end; ++r) {
+    for (int32_t c = 0; c < a.cols; ++c) {
+      const float x = a.x[r * a.x_stride + c];
+      a.y[r * a.y_stride + c] = a.softcap > 0.0f ? Softcap(x, a.softcap) : x * a.factor;
     }
   }
 }
@@ -199,7 +211,7 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
             acc);
       }
       scores[p - base] = acc * a.scale;
-      if (a.softcap > 0.0f) scores[p - base] = a.softcap * core::Tanh(scores[p - base] / a.softcap);
+      if (a.softcap > 0.0f) scores[p - base] = Softcap(scores[p - base], a.softcap);
       max = core::MaxNew(scores[p - base], max);
     }
     float lanes[core::kLanes] = {};
@@ -259,8 +271,7 @@ void ExpShifted(const float* x, float scale, float shift, float* y, int32_t n) {
 }  // namespace
 
 constinit const KernelTable kScalarKernels = {
-    "scalar",    Gemm,      Embedding,
-    Norm,        Add,       RopeTable,
-    RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
+    "scalar", Gemm,      Embedding,   Norm,      Add,
+    Map,      RopeTable, RopeKvWrite, Attention, {Argmax, LogSumExp, ExpShifted}};
 
 }  // namespace slipstream::exec::cpu

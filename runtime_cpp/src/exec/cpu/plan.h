@@ -9,6 +9,7 @@
 
 #include "core/dtype.h"
 #include "engine/manifest.h"
+#include "exec/cpu/kernel_table.h"
 #include "slipstream/status.h"
 
 namespace slipstream::exec::cpu {
@@ -19,6 +20,8 @@ enum class OpKind : uint8_t {
   kRmsNorm,
   kAdd,
   kAddRmsNorm,
+  kScale,
+  kSoftcap,
   kLinear,
   kLinearGlu,
   kRopeKvWrite,
@@ -51,8 +54,9 @@ struct PlanStep {
   PlanWeight weight;  ///< table, inv_freq, gain, w, q_gain or sinks
   PlanWeight bias;    ///< bias or k_gain
   float eps = 0.0f;
-  float factor = 1.0f;   ///< attention_factor of rope_table, scale of attention
-  float softcap = 0.0f;  ///< Of attention, 0 for none.
+  float factor = 1.0f;   ///< attention_factor of rope_table, scale of attention, factor of scale
+  float softcap = 0.0f;  ///< Of attention, 0 for none; of softcap.
+  Activation activation = Activation::kNone;  ///< Of linear_glu.
   int32_t gate_row = 0;
   int32_t up_row = 0;
   int32_t group = 0;
