@@ -43,20 +43,6 @@ void CheckSignals() {
   if (PyErr_CheckSignals() != 0) throw py::error_already_set();
 }
 
-void Append(Response& total, Response&& part) {
-  total.id = part.id;
-  total.text += part.text;
-  total.token_ids.insert(total.token_ids.end(), part.token_ids.begin(), part.token_ids.end());
-  total.logprobs.insert(total.logprobs.end(), part.logprobs.begin(), part.logprobs.end());
-  total.finish_reason = part.finish_reason;
-  total.status = std::move(part.status);
-  total.stop_string = std::move(part.stop_string);
-  total.stop_token = part.stop_token;
-  total.prompt_tokens = part.prompt_tokens;
-  total.cached_tokens = part.cached_tokens;
-  total.seed = part.seed;
-}
-
 /// The executor of a Python object, with its process: threads do not survive a fork.
 class PyExecutor {
  public:
@@ -136,7 +122,7 @@ std::vector<Response> Collect(const PyExecutor& self, const std::vector<RequestI
   for (RequestId id : ids) {
     Response total;
     while (!total.finished()) {
-      Append(total, Unwrap(executor.Next(id, kSignalPeriod)));
+      total.Join(Unwrap(executor.Next(id, kSignalPeriod)));
       if (Clock::now() - checked >= kSignalPeriod) {
         CheckSignals();
         checked = Clock::now();

@@ -1,33 +1,87 @@
 // SamplingParams, Request, Response and ExecutorStats: the value types of a request's life.
 #include "slipstream/request.h"
 
+#include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <type_traits>
+
 #include "bindings.h"
+#include "callback.h"
 #include "slipstream/response.h"
 #include "slipstream/stats.h"
 
 namespace slipstream::python {
 namespace {
 
-SamplingParams MakeSamplingParams(int32_t max_tokens, float temperature, int32_t top_k, float top_p,
-                                  float min_p, std::optional<uint64_t> seed,
-                                  std::vector<std::string> stop,
-                                  std::vector<TokenId> stop_token_ids,
-                                  bool include_stop_str_in_output, bool ignore_eos,
-                                  bool skip_special_tokens, bool logprobs) {
-  return {.max_tokens = max_tokens,
-          .temperature = temperature,
-          .top_k = top_k,
-          .top_p = top_p,
-          .min_p = min_p,
-          .seed = seed,
-          .stop = std::move(stop),
-          .stop_token_ids = std::move(stop_token_ids),
-          .include_stop_str_in_output = include_stop_str_in_output,
-          .ignore_eos = ignore_eos,
-          .skip_special_tokens = skip_special_tokens,
-          .logprobs = logprobs};
+/// The fields of SamplingParams by name; the constructor takes each as a keyword.
+template <class Visit>
+void ForEachField(const Visit& visit) {
+  visit("max_tokens", &SamplingParams::max_tokens);
+  visit("min_tokens", &SamplingParams::min_tokens);
+  visit("temperature", &SamplingParams::temperature);
+  visit("top_k", &SamplingParams::top_k);
+  visit("top_p", &SamplingParams::top_p);
+  visit("min_p", &SamplingParams::min_p);
+  visit("typical_p", &SamplingParams::typical_p);
+  visit("repetition_penalty", &SamplingParams::repetition_penalty);
+  visit("presence_penalty", &SamplingParams::presence_penalty);
+  visit("frequency_penalty", &SamplingParams::frequency_penalty);
+  visit("no_repeat_ngram_size", &SamplingParams::no_repeat_ngram_size);
+  visit("logit_bias", &SamplingParams::logit_bias);
+  visit("allowed_token_ids", &SamplingParams::allowed_token_ids);
+  visit("bad_words", &SamplingParams::bad_words);
+  visit("bad_words_ids", &SamplingParams::bad_words_ids);
+  visit("seed", &SamplingParams::seed);
+  visit("stop", &SamplingParams::stop);
+  visit("stop_token_ids", &SamplingParams::stop_token_ids);
+  visit("include_stop_str_in_output", &SamplingParams::include_stop_str_in_output);
+  visit("ignore_eos", &SamplingParams::ignore_eos);
+  visit("skip_special_tokens", &SamplingParams::skip_special_tokens);
+  visit("logprobs", &SamplingParams::logprobs);
+  visit("return_logits", &SamplingParams::return_logits);
+}
+
+SamplingParams MakeSamplingParams(const py::kwargs& values) {
+  SamplingParams params;
+  size_t used = 0;
+  ForEachField([&](const char* name, auto field) {
+    if (!values.contains(name)) return;
+    using Value = std::remove_reference_t<decltype(params.*field)>;
+    try {
+      params.*field = py::cast<Value>(values[name]);
+    } catch (const py::cast_error&) {
+      throw py::type_error(std::string("SamplingParams: ") + name + " is " +
+                           py::cast<std::string>(py::repr(values[name])).substr(0, 40) +
+                           ", which does not have its type.");
+    }
+    ++used;
+  });
+  if (used == values.size()) return params;
+  for (const auto& [name, value] : values) {
+    bool known = false;
+    ForEachField([&](const char* field, auto) { known |= py::cast<std::string>(name) == field; });
+    if (!known) {
+      throw py::type_error("SamplingParams has no field " + py::cast<std::string>(py::str(name)) +
+                           ".");
+    }
+  }
+  return params;
+}
+
+std::vector<std::pair<TokenId, float>> TopOf(const TokenLogprobs& scores) {
+  std::vector<std::pair<TokenId, float>> top;
+  top.reserve(scores.top.size());
+  for (const TokenLogprob& token : scores.top) top.emplace_back(token.id, token.logprob);
+  return top;
+}
+
+/// float32 [tokens, vocab_size] that owns its values; None where they were not asked for.
+py::object LogitsOf(const Response& response) {
+  if (response.logits.empty()) return py::none();
+  const auto rows = static_cast<py::ssize_t>(response.token_ids.size());
+  const auto cols = static_cast<py::ssize_t>(response.logits.size()) / rows;
+  return py::array_t<float>({rows, cols}, response.logits.data());
 }
 
 std::optional<std::string> FinishReasonOrNone(const Response& response) {
@@ -40,42 +94,37 @@ void RaiseForStatus(const Response& response) { ThrowIfError(response.status); }
 }  // namespace
 
 void BindRequest(py::module_& m) {
-  py::class_<SamplingParams>(m, "SamplingParams", "The native form of slipstream.SamplingParams.")
-      .def(py::init(&MakeSamplingParams), py::kw_only(), py::arg("max_tokens") = 16,
-           py::arg("temperature") = 1.0f, py::arg("top_k") = 0, py::arg("top_p") = 1.0f,
-           py::arg("min_p") = 0.0f, py::arg("seed") = py::none(),
-           py::arg("stop") = std::vector<std::string>(),
-           py::arg("stop_token_ids") = std::vector<TokenId>(),
-           py::arg("include_stop_str_in_output") = false, py::arg("ignore_eos") = false,
-           py::arg("skip_special_tokens") = true, py::arg("logprobs") = false)
-      .def_readwrite("max_tokens", &SamplingParams::max_tokens)
-      .def_readwrite("temperature", &SamplingParams::temperature)
-      .def_readwrite("top_k", &SamplingParams::top_k)
-      .def_readwrite("top_p", &SamplingParams::top_p)
-      .def_readwrite("min_p", &SamplingParams::min_p)
-      .def_readwrite("seed", &SamplingParams::seed)
-      .def_readwrite("stop", &SamplingParams::stop)
-      .def_readwrite("stop_token_ids", &SamplingParams::stop_token_ids)
-      .def_readwrite("include_stop_str_in_output", &SamplingParams::include_stop_str_in_output)
-      .def_readwrite("ignore_eos", &SamplingParams::ignore_eos)
-      .def_readwrite("skip_special_tokens", &SamplingParams::skip_special_tokens)
-      .def_readwrite("logprobs", &SamplingParams::logprobs);
+  py::class_<SamplingParams> params(m, "SamplingParams",
+                                    "The native form of slipstream.SamplingParams.");
+  params.def(py::init(&MakeSamplingParams));
+  ForEachField([&](const char* name, auto field) { params.def_readwrite(name, field); });
 
   py::class_<Request>(m, "Request", "One prompt to be continued: text, or ready token ids.")
       .def(py::init([](std::string prompt, std::vector<TokenId> prompt_token_ids,
-                       bool add_special_tokens, SamplingParams sampling) {
-             return Request{.prompt = std::move(prompt),
-                            .prompt_token_ids = std::move(prompt_token_ids),
-                            .add_special_tokens = add_special_tokens,
-                            .sampling = std::move(sampling)};
+                       bool add_special_tokens, SamplingParams sampling,
+                       std::vector<py::function> logits_processors) {
+             Request request{.prompt = std::move(prompt),
+                             .prompt_token_ids = std::move(prompt_token_ids),
+                             .add_special_tokens = add_special_tokens,
+                             .sampling = std::move(sampling)};
+             for (py::function& processor : logits_processors)
+               request.logits_processors.push_back(MakeLogitsProcessor(std::move(processor)));
+             return request;
            }),
            py::kw_only(), py::arg("prompt") = "",
            py::arg("prompt_token_ids") = std::vector<TokenId>(),
-           py::arg("add_special_tokens") = true, py::arg("sampling") = SamplingParams())
+           py::arg("add_special_tokens") = true, py::arg("sampling") = SamplingParams(),
+           py::arg("logits_processors") = std::vector<py::function>())
       .def_readwrite("prompt", &Request::prompt)
       .def_readwrite("prompt_token_ids", &Request::prompt_token_ids)
       .def_readwrite("add_special_tokens", &Request::add_special_tokens)
       .def_readwrite("sampling", &Request::sampling);
+
+  py::class_<TokenLogprobs>(m, "TokenLogprobs",
+                            "The log-probability of one token, and of the likeliest in its place.")
+      .def_readonly("logprob", &TokenLogprobs::logprob)
+      .def_readonly("rank", &TokenLogprobs::rank)
+      .def_property_readonly("top", &TopOf, "(id, logprob) by rank.");
 
   py::class_<Response>(m, "Response",
                        "News of one request since its previous Response; the parts concatenate.")
@@ -83,7 +132,9 @@ void BindRequest(py::module_& m) {
       .def_readonly("text", &Response::text)
       .def_readonly("token_ids", &Response::token_ids)
       .def_readonly("logprobs", &Response::logprobs,
-                    "Natural log, one per token id; empty unless asked for.")
+                    "One TokenLogprobs per token id; empty unless asked for.")
+      .def_property_readonly("logits", &LogitsOf,
+                             "Raw float32 [token_ids, vocab_size]; None unless asked for.")
       .def_property_readonly(
           "finish_reason", &FinishReasonOrNone,
           "None while more will come, else 'stop', 'length', 'cancelled' or 'error'.")

@@ -1,8 +1,9 @@
 """Types of the native module. `slipstream.LLM` and `slipstream.AsyncLLM` are the usual way in."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeAlias
 
+import numpy as np
 from _typeshed import ReadableBuffer
 from numpy.typing import NDArray
 
@@ -115,32 +116,54 @@ class SamplingParams:
     """The native form of `slipstream.SamplingParams`."""
 
     max_tokens: int
+    min_tokens: int
     temperature: float
     top_k: int
     top_p: float
     min_p: float
+    typical_p: float
+    repetition_penalty: float
+    presence_penalty: float
+    frequency_penalty: float
+    no_repeat_ngram_size: int
+    logit_bias: dict[int, float]
+    allowed_token_ids: list[int]
+    bad_words: list[str]
+    bad_words_ids: list[list[int]]
     seed: int | None
     stop: list[str]
     stop_token_ids: list[int]
     include_stop_str_in_output: bool
     ignore_eos: bool
     skip_special_tokens: bool
-    logprobs: bool
+    logprobs: int | None
+    return_logits: bool
     def __init__(
         self,
         *,
         max_tokens: int = 16,
+        min_tokens: int = 0,
         temperature: float = 1.0,
         top_k: int = 0,
         top_p: float = 1.0,
         min_p: float = 0.0,
+        typical_p: float = 1.0,
+        repetition_penalty: float = 1.0,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        no_repeat_ngram_size: int = 0,
+        logit_bias: Mapping[int, float] = ...,
+        allowed_token_ids: Sequence[int] = ...,
+        bad_words: Sequence[str] = ...,
+        bad_words_ids: Sequence[Sequence[int]] = ...,
         seed: int | None = None,
         stop: Sequence[str] = ...,
         stop_token_ids: Sequence[int] = ...,
         include_stop_str_in_output: bool = False,
         ignore_eos: bool = False,
         skip_special_tokens: bool = True,
-        logprobs: bool = False,
+        logprobs: int | None = None,
+        return_logits: bool = False,
     ) -> None: ...
 
 class Request:
@@ -157,7 +180,18 @@ class Request:
         prompt_token_ids: Sequence[int] = ...,
         add_special_tokens: bool = True,
         sampling: SamplingParams = ...,
+        logits_processors: Sequence[Callable[[list[int], NDArray[np.float32]], object]] = ...,
     ) -> None: ...
+
+class TokenLogprobs:
+    """The log-probability of one token, and of the likeliest in its place."""
+
+    @property
+    def logprob(self) -> float: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def top(self) -> list[tuple[int, float]]: ...
 
 class Response:
     """News of one request since its previous Response."""
@@ -169,7 +203,9 @@ class Response:
     @property
     def token_ids(self) -> list[int]: ...
     @property
-    def logprobs(self) -> list[float]: ...
+    def logprobs(self) -> list[TokenLogprobs]: ...
+    @property
+    def logits(self) -> NDArray[np.float32] | None: ...
     @property
     def finish_reason(self) -> str | None: ...
     @property

@@ -16,6 +16,10 @@ _HONOURED = {
     "top_k",
     "top_p",
     "min_p",
+    "typical_p",
+    "repetition_penalty",
+    "no_repeat_ngram_size",
+    "bad_words_ids",
     "bos_token_id",
     "eos_token_id",
     "pad_token_id",
@@ -59,9 +63,7 @@ _NEUTRAL: dict[str, float] = {
     "guidance_scale": 1,
     "max_length": 20,  # what transformers writes when nobody chose a length
     "num_beams": 1,
-    "repetition_penalty": 1,
     "top_h": 1,
-    "typical_p": 1,
 }
 
 

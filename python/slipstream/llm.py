@@ -272,4 +272,4 @@ def _naming(name: str, index: int, single: bool) -> Iterator[None]:
     except SlipstreamError as error:
         if single:
             raise
-        raise type(error)(f"{name}[{index}]: {error}") from None
+        raise type(error)(f"{name}[{index}]: {error}") from error.__cause__

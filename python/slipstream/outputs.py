@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["CompletionOutput", "Logprob", "RequestOutput"]
 
 
 @dataclass(slots=True)
 class Logprob:
-    """The log-probability (natural log) of one token.
+    """The log-probability (natural log) of one token under the raw logits.
 
-    `rank` is None: the place of the token among all others is not computed.
+    `rank` is its place among all tokens, 1 for the likeliest; equal ones by the lower id.
     """
 
     logprob: float
-    rank: int | None = None
+    rank: int
     decoded_token: str | None = None
 
 
@@ -28,10 +33,12 @@ class CompletionOutput:
         text: the generated text, without the prompt and without the stop string.
         token_ids: the generated ids, the end id included.
         cumulative_logprob: sum of the log-probabilities, or None if they were not asked for.
-        logprobs: per token {token id: Logprob}, or None if they were not asked for.
+        logprobs: per token {token id: Logprob}, the sampled token first and then the likeliest
+            ones by rank, or None if they were not asked for.
         finish_reason: "stop", "length", "cancelled", or None while more will come.
         stop_reason: the stop string or stop token id that ended it; None for the model's own end.
         seed: the seed in use, given or fresh.
+        logits: per token its raw float32 [vocab_size], or None if they were not asked for.
     """
 
     index: int
@@ -42,6 +49,7 @@ class CompletionOutput:
     finish_reason: str | None = None
     stop_reason: int | str | None = None
     seed: int | None = None
+    logits: list[NDArray[np.float32]] | None = None
 
     def finished(self) -> bool:
         return self.finish_reason is not None

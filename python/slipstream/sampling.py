@@ -4,51 +4,95 @@ from __future__ import annotations
 
 import math
 import operator
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from slipstream.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from slipstream import _native
 
-__all__ = ["SamplingParams"]
+__all__ = ["LogitsProcessor", "SamplingParams"]
 
 _INT32_MAX = 2**31 - 1
+_MAX_LOGPROBS = 256  # kMaxLogprobs of slipstream/sampling.h
+
+# (token ids of prompt and answer, float32 logits) -> None after a change in place, or a new row.
+LogitsProcessor: TypeAlias = Callable[[list[int], Any], Any]
 
 
 @dataclass(kw_only=True)
 class SamplingParams:
     """Sampling settings of one request. Requests with different settings share a batch.
 
-    The order is temperature, top_k, top_p, min_p, draw. A temperature below 1e-5 is greedy: the
-    highest logit, ties to the lower id.
+    The order, on a row of raw logits:
+
+    1. logit_bias, repetition_penalty, frequency_penalty and presence_penalty change values;
+    2. no_repeat_ngram_size, bad_words, min_tokens and allowed_token_ids exclude tokens;
+    3. the logits_processors, in their order;
+    4. temperature, top_k, top_p, min_p, typical_p; draw.
+
+    A temperature below 1e-5 is greedy: the highest logit after step 3, ties to the lower id. A
+    request whose settings exclude every token fails with InvalidArgumentError.
 
     Args:
         max_tokens: tokens to generate at most, at least 1.
+        min_tokens: until so many are generated, end ids of the model (unless ignore_eos) and
+            stop_token_ids are excluded, and stop strings do not end; from 0 to max_tokens.
         temperature: finite, >= 0; 0 is greedy.
         top_k: keep the k likeliest tokens; 0 or -1 keeps all.
         top_p: keep the likeliest tokens whose probability sums to this; in (0, 1].
         min_p: drop tokens below this fraction of the likeliest probability; in [0, 1].
+        typical_p: keep the tokens whose information is closest to the entropy, until their
+            probability sums to this; in (0, 1].
+        repetition_penalty: divides positive logits, and multiplies negative ones, of every token
+            of prompt and answer; above 0, 1 changes nothing.
+        presence_penalty: subtracted from the logit of every generated token.
+        frequency_penalty: the same, times how often it was generated.
+        no_repeat_ngram_size: no n-gram of so many tokens of prompt and answer occurs twice; 0
+            allows all.
+        logit_bias: {token id: value added to its logit}.
+        allowed_token_ids: every other token is excluded; None allows all.
+        bad_words: texts, or lists of token ids, that are not generated. A text is excluded as the
+            ids that the tokenizer makes of it, with and without a space in front; other
+            spellings of it in tokens are not.
+        logits_processors: callables `(token_ids, logits)`: the ids of prompt and answer so far,
+            and a float32 array of the whole vocabulary, to be changed in place or returned
+            changed; -inf excludes a token. They run on the executor's thread and hold up every
+            request, so they must be quick. What one raises ends its own request: the error that
+            `generate` raises has it as its `__cause__`.
         seed: 0 to 2**64-1; None takes a fresh one, which the output reports.
         stop: generation ends before any of these strings appears in the text.
         stop_token_ids: further ids that end generation, beside the model's own end ids.
         include_stop_str_in_output: keep the matched stop string at the end of the text.
         ignore_eos: go on after an end id of the model; stop_token_ids still end.
         skip_special_tokens: leave special tokens out of the text, never out of the ids.
-        logprobs: None, or 0 for the log-probability of each sampled token.
+        logprobs: the log-probability of each sampled token, and of so many of the likeliest ones,
+            0 to 256, under the raw logits; None for none.
+        return_logits: give the raw logits of each generated token.
 
     Raises:
         InvalidArgumentError: a value is out of its range.
     """
 
     max_tokens: int = 16
+    min_tokens: int = 0
     temperature: float = 1.0
     top_k: int = 0
     top_p: float = 1.0
     min_p: float = 0.0
+    typical_p: float = 1.0
+    repetition_penalty: float = 1.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    no_repeat_ngram_size: int = 0
+    logit_bias: Mapping[int, float] | None = None
+    allowed_token_ids: Sequence[int] | None = None
+    bad_words: Sequence[str | Sequence[int]] | None = None
+    logits_processors: Sequence[LogitsProcessor] | None = None
     seed: int | None = None
     stop: str | Sequence[str] | None = None
     stop_token_ids: Sequence[int] | None = None
@@ -56,6 +100,7 @@ class SamplingParams:
     ignore_eos: bool = False
     skip_special_tokens: bool = True
     logprobs: int | None = None
+    return_logits: bool = False
 
     def __post_init__(self) -> None:
         self.validate()
@@ -75,6 +120,10 @@ class SamplingParams:
         _check_float("min_p", self.min_p)
         if not 0 <= self.min_p <= 1:
             raise InvalidArgumentError(f"min_p is {self.min_p}; it must be in [0, 1].")
+        _check_float("typical_p", self.typical_p)
+        if not 0 < self.typical_p <= 1:
+            raise InvalidArgumentError(f"typical_p is {self.typical_p}; it must be in (0, 1].")
+        self._validate_processing()
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**64 - 1)
         _check_list("stop", self.stop, "a str or a list of str")
@@ -90,16 +139,69 @@ class SamplingParams:
         _check_list("stop_token_ids", self.stop_token_ids, "a list of int")
         for token in self.stop_token_ids or ():
             _check_int("stop_token_ids", token, 0, _INT32_MAX)
-        for name in ("include_stop_str_in_output", "ignore_eos", "skip_special_tokens"):
+        for name in (
+            "include_stop_str_in_output",
+            "ignore_eos",
+            "skip_special_tokens",
+            "return_logits",
+        ):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidArgumentError(
                     f"{name} is {getattr(self, name)!r}; it must be True or False."
                 )
-        if self.logprobs is not None and (isinstance(self.logprobs, bool) or self.logprobs != 0):
+        if self.logprobs is not None:
+            _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
+
+    def _validate_processing(self) -> None:
+        """The settings that change logits before temperature and filters."""
+        _check_int("min_tokens", self.min_tokens, 0, _INT32_MAX)
+        if self.min_tokens > self.max_tokens:
             raise InvalidArgumentError(
-                f"logprobs is {self.logprobs!r}; only the log-probability of the sampled token is "
-                "available: use logprobs=0 for it, or None for none."
+                f"min_tokens is {self.min_tokens}; it must be at most max_tokens, "
+                f"{self.max_tokens}."
             )
+        for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
+            _check_float(name, getattr(self, name))
+        if self.repetition_penalty <= 0:
+            raise InvalidArgumentError(
+                f"repetition_penalty is {self.repetition_penalty}; it must be above 0 (1 changes "
+                "nothing)."
+            )
+        _check_int("no_repeat_ngram_size", self.no_repeat_ngram_size, 0, _INT32_MAX)
+        if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
+            raise InvalidArgumentError(
+                f"logit_bias is {self.logit_bias!r:.40}; it must be a dict of token id to number, "
+                "or None."
+            )
+        for token, bias in (self.logit_bias or {}).items():
+            _check_int("logit_bias id", token, 0, _INT32_MAX)
+            _check_float(f"logit_bias of id {token}", bias)
+        _check_list("allowed_token_ids", self.allowed_token_ids, "a list of int")
+        if self.allowed_token_ids is not None and not len(self.allowed_token_ids):
+            raise InvalidArgumentError(
+                "allowed_token_ids is empty, so that nothing could be generated; use None to "
+                "allow all."
+            )
+        for token in self.allowed_token_ids or ():
+            _check_int("allowed_token_ids", token, 0, _INT32_MAX)
+        if isinstance(self.bad_words, str):
+            raise InvalidArgumentError("bad_words is a str; put it into a list.")
+        _check_list("bad_words", self.bad_words, "a list of str or of lists of int")
+        for word in self.bad_words or ():
+            _check_list("bad_words", word, "a list of str or of lists of int")
+            if word is None or not len(word):
+                raise InvalidArgumentError("bad_words holds an empty entry; remove it.")
+            if isinstance(word, str):
+                check_text("bad_words", word)
+            else:
+                for token in word:
+                    _check_int("bad_words id", token, 0, _INT32_MAX)
+        _check_list("logits_processors", self.logits_processors, "a list of callables")
+        for processor in self.logits_processors or ():
+            if not callable(processor):
+                raise InvalidArgumentError(
+                    f"logits_processors holds {processor!r:.40}; each must be callable."
+                )
 
     def stop_strings(self) -> list[str]:
         """The stop strings as a list, whichever way they were given."""
@@ -112,19 +214,34 @@ class SamplingParams:
         from slipstream import _native
 
         self.validate()
+        words = list(self.bad_words or ())
         return _native.SamplingParams(
             max_tokens=operator.index(self.max_tokens),
+            min_tokens=operator.index(self.min_tokens),
             temperature=float(self.temperature),
             top_k=max(operator.index(self.top_k), 0),
             top_p=float(self.top_p),
             min_p=float(self.min_p),
+            typical_p=float(self.typical_p),
+            repetition_penalty=float(self.repetition_penalty),
+            presence_penalty=float(self.presence_penalty),
+            frequency_penalty=float(self.frequency_penalty),
+            no_repeat_ngram_size=operator.index(self.no_repeat_ngram_size),
+            logit_bias={
+                operator.index(token): float(bias)
+                for token, bias in (self.logit_bias or {}).items()
+            },
+            allowed_token_ids=_ids(self.allowed_token_ids or ()),
+            bad_words=[word for word in words if isinstance(word, str)],
+            bad_words_ids=[_ids(word) for word in words if not isinstance(word, str)],
             seed=None if self.seed is None else operator.index(self.seed),
             stop=self.stop_strings(),
-            stop_token_ids=[operator.index(token) for token in self.stop_token_ids or ()],
+            stop_token_ids=_ids(self.stop_token_ids or ()),
             include_stop_str_in_output=self.include_stop_str_in_output,
             ignore_eos=self.ignore_eos,
             skip_special_tokens=self.skip_special_tokens,
-            logprobs=self.logprobs is not None,
+            logprobs=None if self.logprobs is None else operator.index(self.logprobs),
+            return_logits=self.return_logits,
         )
 
     @classmethod
@@ -132,12 +249,19 @@ class SamplingParams:
         """The defaults that a model's generation_config.json asks for.
 
         As in transformers: greedy unless `do_sample` is true, and then its temperature, top_k,
-        top_p and min_p.
+        top_p, min_p and typical_p; penalties and excluded tokens in both cases.
         """
         values: dict[str, Any] = {"temperature": 0.0}
+        for name, theirs in (
+            ("repetition_penalty", "repetition_penalty"),
+            ("no_repeat_ngram_size", "no_repeat_ngram_size"),
+            ("bad_words", "bad_words_ids"),
+        ):
+            if config.get(theirs):
+                values[name] = config[theirs]
         if config.get("do_sample"):
             values["temperature"] = 1.0
-            for name in ("temperature", "top_k", "top_p", "min_p"):
+            for name in ("temperature", "top_k", "top_p", "min_p", "typical_p"):
                 if config.get(name) is not None:
                     values[name] = config[name]
         return cls(**{**values, **overrides})
@@ -152,6 +276,10 @@ def check_text(where: str, text: str) -> None:
             f"{where} is not valid Unicode: character {error.start} is the lone surrogate "
             f"U+{ord(text[error.start]):04X}. Decode the bytes as UTF-8 first."
         ) from None
+
+
+def _ids(tokens: Sequence[int]) -> list[int]:
+    return [operator.index(token) for token in tokens]
 
 
 def _check_int(name: str, value: object, low: int, high: int) -> None:

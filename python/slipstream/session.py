@@ -8,16 +8,20 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from slipstream import _native
 from slipstream.chat_template import ChatTemplate, Message
 from slipstream.engine_path import resolve_engine
-from slipstream.errors import InvalidArgumentError, NotFoundError
+from slipstream.errors import InvalidArgumentError, NotFoundError, SlipstreamError
 from slipstream.outputs import CompletionOutput, Logprob, RequestOutput
 from slipstream.prompts import Prompt, normalize
-from slipstream.sampling import SamplingParams
+from slipstream.sampling import LogitsProcessor, SamplingParams
 from slipstream.units import parse_bytes
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 __all__ = ["PreparedPrompt", "Session"]
 
@@ -38,13 +42,26 @@ def _shared_runtime(threads: int, cpu_path: str) -> _native.Runtime:
 
 
 class PreparedPrompt:
-    """A tokenized prompt."""
+    """A tokenized prompt of one request, and what the request's own code raised."""
 
-    __slots__ = ("text", "token_ids")
+    __slots__ = ("failure", "text", "token_ids")
 
     def __init__(self, text: str | None, token_ids: list[int]) -> None:
         self.text = text
         self.token_ids = token_ids
+        self.failure: Exception | None = None
+
+    def watch(self, processor: LogitsProcessor) -> LogitsProcessor:
+        """The processor, with what it raises kept: the native module carries the text alone."""
+
+        def run(token_ids: list[int], logits: Any) -> Any:
+            try:
+                return processor(token_ids, logits)
+            except Exception as error:
+                self.failure = error
+                raise
+
+        return run
 
 
 class Session:
@@ -153,7 +170,13 @@ class Session:
         callback: Callable[[_native.Response], None] | None = None,
     ) -> int:
         """Queues a request; raises the SlipstreamError of a bad one."""
-        request = _native.Request(prompt_token_ids=prompt.token_ids, sampling=params.to_native())
+        request = _native.Request(
+            prompt_token_ids=prompt.token_ids,
+            sampling=params.to_native(),
+            logits_processors=[
+                prompt.watch(processor) for processor in params.logits_processors or ()
+            ],
+        )
         return self.executor.submit(request, callback)
 
     def cancel(self, request: int) -> None:
@@ -193,21 +216,25 @@ class Accumulator:
         self._token_ids: list[int] = []
         self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
         self._cumulative = 0.0
+        self._logits: list[NDArray[np.float32]] | None = [] if params.return_logits else None
 
     def add(self, *responses: _native.Response) -> RequestOutput:
         """The state after some more news; raises the error of a request that failed."""
         last = responses[-1]
-        last.raise_for_status()
-        decode = self._session.tokenizer.decode
+        try:
+            last.raise_for_status()
+        except SlipstreamError as error:
+            raise error from self._prompt.failure
         for response in responses:
             token_ids = response.token_ids
             self._text += response.text
             self._token_ids += token_ids
             if self._logprobs is not None:
-                for token, value in zip(token_ids, response.logprobs, strict=True):
-                    spelling = decode([token], skip_special_tokens=False)
-                    self._logprobs.append({token: Logprob(value, None, spelling)})
-                    self._cumulative += value
+                for token, scores in zip(token_ids, response.logprobs, strict=True):
+                    self._logprobs.append(self._named(token, scores))
+                    self._cumulative += scores.logprob
+            if self._logits is not None and response.logits is not None:
+                self._logits.extend(response.logits)
         stop_reason: int | str | None = last.stop_string or None
         if stop_reason is None and last.stop_token is not None:
             model_end = self._session.is_model_eos(last.stop_token, self._params)
@@ -221,6 +248,7 @@ class Accumulator:
             finish_reason=last.finish_reason,
             stop_reason=stop_reason,
             seed=last.seed,
+            logits=None if self._logits is None else list(self._logits),
         )
         return RequestOutput(
             request_id=self._request_id,
@@ -230,6 +258,19 @@ class Accumulator:
             finished=last.finished,
             num_cached_tokens=last.cached_tokens,
         )
+
+    def _named(self, token: int, scores: _native.TokenLogprobs) -> dict[int, Logprob]:
+        """The token first, then the likeliest ones by rank."""
+
+        def entry(token: int, logprob: float, rank: int) -> Logprob:
+            spelling = self._session.tokenizer.decode([token], skip_special_tokens=False)
+            return Logprob(logprob, rank, spelling)
+
+        named = {token: entry(token, scores.logprob, scores.rank)}
+        for rank, (other, logprob) in enumerate(scores.top, start=1):
+            if other != token:
+                named[other] = entry(other, logprob, rank)
+        return named
 
 
 def _count(name: str, value: int | None, high: int) -> int:

@@ -50,6 +50,38 @@ struct Reference {
   double margin = 1;  // distance of the closest decision to its threshold
 };
 
+// Meister et al.: by |information - entropy|, until the probabilities sum to typical_p.
+template <class Weight>
+void KeepTypical(const Weight& weight, double typical_p, std::vector<TokenId>* order,
+                 double* margin) {
+  double total = 0;
+  for (const TokenId id : *order) total += weight(id);
+  const auto p = [&](TokenId id) { return weight(id) / total; };
+  double entropy = 0;
+  for (const TokenId id : *order) entropy -= p(id) * std::log(p(id));
+  const auto distance = [&](TokenId id) { return std::abs(-std::log(p(id)) - entropy); };
+  std::stable_sort(order->begin(), order->end(),
+                   [&](TokenId a, TokenId b) { return distance(a) < distance(b); });
+  double sum = 0;
+  size_t keep = 0;
+  while (keep < order->size()) {
+    sum += p((*order)[keep++]);
+    *margin = std::min(*margin, std::abs(sum - typical_p));
+    if (sum >= typical_p) break;
+  }
+  // Another logit at nearly the same distance as the last one is a knife's edge; an equal one keeps
+  // the order of likelihood.
+  const TokenId last = (*order)[keep - 1];
+  for (const TokenId id : *order) {
+    if (weight(id) != weight(last))
+      *margin = std::min(*margin, std::abs(distance(id) - distance(last)));
+  }
+  order->resize(keep);
+  std::sort(order->begin(), order->end(), [&](TokenId a, TokenId b) {
+    return weight(a) != weight(b) ? weight(a) > weight(b) : a < b;
+  });
+}
+
 Reference PlainReference(const std::vector<float>& logits, const SampleOptions& options) {
   Reference reference;
   std::vector<TokenId> order(logits.size());
@@ -58,8 +90,9 @@ Reference PlainReference(const std::vector<float>& logits, const SampleOptions& 
                    [&](TokenId a, TokenId b) { return logits[a] > logits[b]; });
   if (options.top_k > 0 && static_cast<size_t>(options.top_k) < order.size())
     order.resize(options.top_k);
+  const double max = logits[order[0]];
   const auto weight = [&](TokenId id) {
-    return std::exp((static_cast<double>(logits[id]) - logits[order[0]]) / options.temperature);
+    return std::exp((static_cast<double>(logits[id]) - max) / options.temperature);
   };
   double total = 0;
   for (const TokenId id : order) total += weight(id);
@@ -79,6 +112,7 @@ Reference PlainReference(const std::vector<float>& logits, const SampleOptions& 
       return weight(id) < options.min_p;
     });
   }
+  if (options.typical_p < 1) KeepTypical(weight, options.typical_p, &order, &reference.margin);
   total = 0;
   for (const TokenId id : order) total += weight(id);
   for (const TokenId id : order) {
@@ -96,7 +130,7 @@ void ExpectDistribution(const std::vector<float>& logits, SampleOptions options,
   Sampler sampler(core::ScalarRowMath());
   for (int i = 0; i < draws; ++i) {
     options.position = i;
-    ++count[sampler.Sample(logits, options)->id];
+    ++count[*sampler.Sample(logits, options)];
   }
   double statistic = 0, rest_expected = 0;
   int degrees = -1, rest_count = 0, seen = 0;
@@ -150,7 +184,7 @@ TEST(SamplerTest, NeighbouringSeedsAreIndependent) {
   std::vector<int> count(8, 0);
   Sampler sampler(core::ScalarRowMath());
   for (uint64_t seed = 0; seed < 40000; ++seed) {
-    ++count[sampler.Sample(logits, {.temperature = 1.0f, .seed = seed, .position = 77})->id];
+    ++count[*sampler.Sample(logits, {.temperature = 1.0f, .seed = seed, .position = 77})];
   }
   double statistic = 0;
   for (const int observed : count) statistic += (observed - 5000.0) * (observed - 5000.0) / 5000.0;
@@ -174,6 +208,7 @@ TEST(SamplerTest, FiltersEqualThePlainReference) {
     if (random() % 2) options.top_k = 1 + static_cast<int32_t>(random() % 50);
     if (random() % 2) options.top_p = 0.01f + static_cast<float>(random() % 99) / 100;
     if (random() % 2) options.min_p = static_cast<float>(random() % 100) / 100;
+    if (random() % 2) options.typical_p = 0.01f + static_cast<float>(random() % 99) / 100;
     const Reference want = PlainReference(logits, options);
     if (want.margin < 1e-5) continue;  // float and double may differ on a knife's edge
 
@@ -186,6 +221,8 @@ TEST(SamplerTest, FiltersEqualThePlainReference) {
     KeepTopK(options.top_k, &kept);
     KeepTopP(options.top_p, &kept);
     KeepMinP(options.min_p, &kept);
+    const float scale = 1.0f / options.temperature;
+    KeepTypicalP(options.typical_p, scale, max * scale, &kept);
     std::sort(kept.begin(), kept.end(), Likelier);
     std::vector<TokenId> ids;
     for (const Candidate& candidate : kept) ids.push_back(candidate.id);
@@ -207,13 +244,13 @@ TEST(SamplerTest, FiltersEqualThePlainReference) {
 TEST(SamplerTest, TiesGoToTheLowerId) {
   const std::vector<float> logits = {1.0f, 3.0f, 3.0f, 3.0f, 2.0f};
   Sampler sampler(core::ScalarRowMath());
-  EXPECT_EQ(sampler.Sample(logits, {.temperature = 0.0f})->id, 1);
+  EXPECT_EQ(*sampler.Sample(logits, {.temperature = 0.0f}), 1);
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    EXPECT_LE(sampler.Sample(logits, {.temperature = 1.0f, .top_k = 2, .seed = seed})->id, 2);
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.0f, .top_k = 1, .seed = seed})->id, 1);
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.0f, .top_p = 1e-6f, .seed = seed})->id, 1);
+    EXPECT_LE(*sampler.Sample(logits, {.temperature = 1.0f, .top_k = 2, .seed = seed}), 2);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1.0f, .top_k = 1, .seed = seed}), 1);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1.0f, .top_p = 1e-6f, .seed = seed}), 1);
     const TokenId min_p =
-        sampler.Sample(logits, {.temperature = 1.0f, .min_p = 1.0f, .seed = seed})->id;
+        *sampler.Sample(logits, {.temperature = 1.0f, .min_p = 1.0f, .seed = seed});
     EXPECT_TRUE(min_p >= 1 && min_p <= 3);
   }
 }
@@ -225,25 +262,12 @@ TEST(SamplerTest, GreedyIgnoresSeedAndFilters) {
       static_cast<TokenId>(std::max_element(logits.begin(), logits.end()) - logits.begin());
   for (uint64_t seed = 0; seed < 20; ++seed) {
     EXPECT_EQ(
-        sampler.Sample(logits, {.temperature = 0.0f, .top_k = 3, .min_p = 0.5f, .seed = seed})->id,
+        *sampler.Sample(logits, {.temperature = 0.0f, .top_k = 3, .min_p = 0.5f, .seed = seed}),
         best);
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 9.9e-6f, .seed = seed})->id, best);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 9.9e-6f, .seed = seed}), best);
     // Just above the threshold exp underflows for all but the best.
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.1e-5f, .seed = seed})->id, best);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1.1e-5f, .seed = seed}), best);
   }
-}
-
-TEST(SamplerTest, LogprobIsOfTheRawLogits) {
-  const std::vector<float> logits = RandomLogits(21, 9000, 2.0f);
-  double sum = 0;
-  for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
-  Sampler sampler(core::ScalarRowMath());
-  for (uint64_t seed = 0; seed < 50; ++seed) {
-    const auto token =
-        sampler.Sample(logits, {.temperature = 0.4f, .top_k = 20, .seed = seed, .logprob = true});
-    EXPECT_NEAR(token->logprob, logits[token->id] - std::log(sum), 1e-5);
-  }
-  EXPECT_EQ(sampler.Sample(logits, {.seed = 1})->logprob, 0.0f) << "not asked for";
 }
 
 TEST(SamplerTest, BadLogitsNameThePosition) {
@@ -266,7 +290,7 @@ TEST(SamplerTest, MinusInfinityExcludesAToken) {
   const std::vector<float> logits = {-kInf, 0.0f, -kInf, 0.0f};
   Sampler sampler(core::ScalarRowMath());
   for (uint64_t seed = 0; seed < 500; ++seed) {
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.0f, .seed = seed})->id % 2, 1);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1.0f, .seed = seed}) % 2, 1);
   }
 }
 
@@ -274,8 +298,8 @@ TEST(SamplerTest, HugeLogitsOverATinyTemperatureAreGreedy) {
   const std::vector<float> logits = {-3e38f, 1e36f, 2e38f};
   Sampler sampler(core::ScalarRowMath());
   for (uint64_t seed = 0; seed < 20; ++seed) {
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1e-5f, .seed = seed})->id, 2);
-    EXPECT_EQ(sampler.Sample(logits, {.temperature = 1.0f, .seed = seed})->id, 2);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1e-5f, .seed = seed}), 2);
+    EXPECT_EQ(*sampler.Sample(logits, {.temperature = 1.0f, .seed = seed}), 2);
   }
 }
 

@@ -13,9 +13,11 @@ struct Answer {
   int match = -1;
 };
 
-// The definition: the least end at which a stop string ends; the longest of those that end there.
-Answer Reference(const std::string& text, const std::vector<std::string>& stops, bool include) {
-  for (size_t end = 1; end <= text.size(); ++end) {
+// The definition: the least end beyond the first `free` bytes at which a stop string ends; the
+// longest of those that end there.
+Answer Reference(const std::string& text, const std::vector<std::string>& stops, bool include,
+                 size_t free) {
+  for (size_t end = free + 1; end <= text.size(); ++end) {
     int best = -1;
     for (size_t i = 0; i < stops.size(); ++i) {
       if (std::string_view(text).substr(0, end).ends_with(stops[i]) &&
@@ -53,6 +55,14 @@ TEST(StopMatcherTest, IncludesTheStopWhenAsked) {
   EXPECT_EQ(matcher.Push("a\n"), "a");
   EXPECT_EQ(matcher.Push("\nb"), "\n\n");
   EXPECT_TRUE(matcher.matched());
+}
+
+TEST(StopMatcherTest, AStopThatMayNotEndIsText) {
+  StopMatcher matcher({"abab"});
+  EXPECT_EQ(matcher.Push("xabab", false), "xab");
+  EXPECT_FALSE(matcher.matched());
+  EXPECT_EQ(matcher.Push("ab"), "");
+  EXPECT_TRUE(matcher.matched()) << "a stop that overlaps the first one counts";
 }
 
 TEST(StopMatcherTest, WithoutStopsEverythingPasses) {
@@ -96,15 +106,22 @@ TEST(StopMatcherTest, StreamEqualsWholeForRandomSplits) {
       stops.push_back(join(word(1 + random() % 5, letters)));
     const bool include = random() % 2;
     const std::string text = join(characters);
-    const Answer want = Reference(text, stops, include);
+    // Stops in the first characters do not count.
+    const size_t free_characters = round % 2 == 0 ? 0 : random() % (characters.size() + 1);
+    const size_t free = join({characters.begin(),
+                              characters.begin() + static_cast<std::ptrdiff_t>(free_characters)})
+                            .size();
+    const Answer want = Reference(text, stops, include, free);
 
     StopMatcher matcher(stops, include);
     std::string told, given;
     for (size_t i = 0; i < characters.size() && !matcher.matched();) {
       std::string piece;
-      for (size_t n = random() % 5; n > 0 && i < characters.size(); --n) piece += characters[i++];
+      const bool may_end = i >= free_characters;
+      const size_t end = may_end ? characters.size() : free_characters;
+      for (size_t n = random() % 5; n > 0 && i < end; --n) piece += characters[i++];
       given += piece;
-      const std::string certain = matcher.Push(piece);
+      const std::string certain = matcher.Push(piece, may_end);
       ASSERT_TRUE(certain.empty() || (static_cast<uint8_t>(certain[0]) & 0xC0) != 0x80)
           << "a character was cut";
       told += certain;

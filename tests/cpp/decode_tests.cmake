@@ -1,2 +1,4 @@
 slipstream_test(decode_sampler_test decode_sampler_test.cc ROOMS decode core)
+slipstream_test(decode_pipeline_test decode_pipeline_test.cc ROOMS decode core)
+slipstream_test(decode_logprobs_test decode_logprobs_test.cc ROOMS decode core)
 slipstream_test(decode_stop_matcher_test decode_stop_matcher_test.cc ROOMS decode core)

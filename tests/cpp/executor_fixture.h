@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "decode/logits_pipeline.h"
+#include "decode/logprobs.h"
 #include "executor/executor.h"
 #include "executor_paged_fake.h"
 
@@ -41,7 +43,7 @@ inline Response Collect(Executor& executor, RequestId id) {
       ADD_FAILURE() << news.status().message();
       return all;
     }
-    JoinResponse(*std::move(news), &all);
+    all.Join(*std::move(news));
     if (all.finished()) return all;
   }
 }
@@ -52,20 +54,36 @@ inline Response Alone(const Fixture& fixture, const Request& request) {
   std::vector<TokenId> history = request.prompt_token_ids;
   const SamplingParams& sampling = request.sampling;
   decode::Sampler sampler(core::ScalarRowMath());
+  std::vector<TokenId> end_ids = sampling.stop_token_ids;
+  if (!sampling.ignore_eos) end_ids.insert(end_ids.end(), fixture.eos.begin(), fixture.eos.end());
   while (!answer.finished()) {
     const std::vector<float> logits = FakeLogits(history, fixture.fake.window, fixture.fake.vocab);
-    const auto token =
-        sampler.Sample(logits, {sampling.temperature, sampling.top_k, sampling.top_p,
-                                sampling.min_p, sampling.seed.value_or(0), history.size(), true});
-    history.push_back(token->id);
-    answer.token_ids.push_back(token->id);
-    if (sampling.logprobs) answer.logprobs.push_back(token->logprob);
-    const auto in = [&](const std::vector<TokenId>& ids) {
-      return std::find(ids.begin(), ids.end(), token->id) != ids.end();
-    };
-    if ((!sampling.ignore_eos && in(fixture.eos)) || in(sampling.stop_token_ids)) {
+    std::vector<float> row = logits;
+    // A fresh one for each token: nothing that it remembers may matter.
+    const auto pipeline =
+        decode::LogitsPipeline::Make(sampling, end_ids, request.logits_processors);
+    if (pipeline != nullptr) {
+      answer.status =
+          pipeline->Apply(history, static_cast<int32_t>(request.prompt_token_ids.size()), row);
+      if (!answer.status.ok()) {
+        answer.finish_reason = FinishReason::kError;
+        return answer;
+      }
+    }
+    const Result<TokenId> token =
+        sampler.Sample(row, {sampling.temperature, sampling.top_k, sampling.top_p, sampling.min_p,
+                             sampling.seed.value_or(0), history.size(), sampling.typical_p});
+    if (sampling.logprobs) {
+      answer.logprobs.push_back(
+          decode::ScoreToken(core::ScalarRowMath(), logits, *token, *sampling.logprobs));
+    }
+    if (sampling.return_logits)
+      answer.logits.insert(answer.logits.end(), logits.begin(), logits.end());
+    history.push_back(*token);
+    answer.token_ids.push_back(*token);
+    if (std::find(end_ids.begin(), end_ids.end(), *token) != end_ids.end()) {
       answer.finish_reason = FinishReason::kStop;
-      answer.stop_token = token->id;
+      answer.stop_token = *token;
     } else if (static_cast<int32_t>(answer.token_ids.size()) == sampling.max_tokens ||
                static_cast<int32_t>(history.size()) == fixture.limits.max_seq_len) {
       answer.finish_reason = FinishReason::kLength;

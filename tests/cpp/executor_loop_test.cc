@@ -77,7 +77,7 @@ TEST(ExecutorLoopTest, NextJoinsWhatArrivedAndTimesOut) {
   while (executor->Stats().requests_finished == 0) std::this_thread::yield();
   // The end is counted just before it is posted.
   Response all = *executor->Next(id);
-  if (!all.finished()) JoinResponse(*executor->Next(id), &all);
+  if (!all.finished()) all.Join(*executor->Next(id));
   EXPECT_EQ(all.token_ids, Alone(fixture, request).token_ids);
   EXPECT_TRUE(all.finished());
   EXPECT_EQ(executor->Next(id).status().code(), StatusCode::kNotFound);

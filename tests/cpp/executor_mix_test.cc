@@ -11,6 +11,28 @@
 namespace slipstream::executor {
 namespace {
 
+void DrawProcessing(std::mt19937& random, int32_t vocab_size, Request* request) {
+  SamplingParams& sampling = request->sampling;
+  const auto id = [&] { return static_cast<TokenId>(random() % vocab_size); };
+  if (random() % 2 == 0) sampling.typical_p = 0.1f + static_cast<float>(random() % 90) / 100;
+  if (random() % 2 == 0)
+    sampling.repetition_penalty = 0.5f + static_cast<float>(random() % 20) / 10;
+  if (random() % 2 == 0) sampling.presence_penalty = static_cast<float>(random() % 5) - 2;
+  if (random() % 2 == 0) sampling.frequency_penalty = static_cast<float>(random() % 5) - 2;
+  if (random() % 3 == 0) sampling.no_repeat_ngram_size = 1 + static_cast<int32_t>(random() % 4);
+  if (random() % 3 == 0) sampling.logit_bias = {{id(), 4.0f}, {id(), -4.0f}};
+  if (random() % 4 == 0) sampling.allowed_token_ids = {id(), id(), id(), id(), id()};
+  if (random() % 3 == 0) sampling.bad_words_ids = {{id()}, {id(), id()}};
+  if (random() % 3 == 0)
+    sampling.min_tokens = 1 + static_cast<int32_t>(random() % sampling.max_tokens);
+  if (random() % 4 == 0) {
+    request->logits_processors.push_back(
+        [](std::span<const TokenId> tokens, std::span<float> logits) {
+          logits[tokens.back() % logits.size()] += static_cast<float>(tokens.size() % 7);
+        });
+  }
+}
+
 Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
   Request request;
   const int32_t longest = random() % 4 == 0 ? limits.max_seq_len - 1 : 24;
@@ -27,7 +49,9 @@ Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
   if (random() % 3 == 0)
     sampling.stop_token_ids = {static_cast<TokenId>(random() % limits.vocab_size)};
   sampling.ignore_eos = random() % 2;
-  sampling.logprobs = random() % 2;
+  if (random() % 2 == 0) sampling.logprobs = static_cast<int32_t>(random() % 5);
+  sampling.return_logits = random() % 8 == 0;
+  if (random() % 3 == 0) DrawProcessing(random, limits.vocab_size, &request);
   return request;
 }
 
@@ -44,6 +68,7 @@ void ExpectSame(const Response& got, const Response& want, const Request& reques
   ASSERT_EQ(got.finish_reason, want.finish_reason) << got.status.message();
   ASSERT_EQ(got.token_ids, want.token_ids);
   ASSERT_EQ(got.logprobs, want.logprobs);
+  ASSERT_EQ(got.logits, want.logits);
   ASSERT_EQ(got.stop_token, want.stop_token);
 }
 
@@ -87,7 +112,7 @@ void RunMix(uint32_t seed, bool backend_samples) {
       callback = [&](const Response& news) {
         std::lock_guard<std::mutex> guard(mutex);
         EXPECT_FALSE(one.answer.finished()) << "news after the end";
-        JoinResponse(news, &one.answer);
+        one.answer.Join(news);
         if (news.finished() && --open_callbacks == 0) finished.notify_all();
       };
     }

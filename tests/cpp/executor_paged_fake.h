@@ -146,11 +146,10 @@ class PagedFake : public exec::Backend {
     decode::Sampler sampler(core::ScalarRowMath());
     for (size_t r = 0; r < rows_.size(); ++r) {
       const exec::RowSampling& row = sampling.rows[r];
-      const auto token = sampler.Sample(rows_[r], {row.temperature, row.top_k, row.top_p, row.min_p,
-                                                   row.seed, row.position, row.logprob});
+      const auto token = sampler.Sample(
+          rows_[r], {row.temperature, row.top_k, row.top_p, row.min_p, row.seed, row.position});
       if (!token.ok()) return token.status();
-      sampled.tokens.push_back(token->id);
-      sampled.logprobs.push_back(token->logprob);
+      sampled.tokens.push_back(*token);
     }
     return sampled;
   }

@@ -100,13 +100,15 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
   mailbox.Post({.id = 3,
                 .text = "ab",
                 .token_ids = {1, 2},
-                .logprobs = {-1, -2},
+                .logprobs = {{-1, 1}, {-2, 2, {{5, -1}}}},
+                .logits = {1, 2, 3, 4},
                 .prompt_tokens = 4,
                 .seed = 9});
   mailbox.Post({.id = 3,
                 .text = "c",
                 .token_ids = {3},
-                .logprobs = {-3},
+                .logprobs = {{-3, 7}},
+                .logits = {5, 6},
                 .finish_reason = FinishReason::kStop,
                 .stop_string = "!",
                 .stop_token = 3,
@@ -116,7 +118,9 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
   ASSERT_TRUE(all.has_value());
   EXPECT_EQ(all->text, "abc");
   EXPECT_EQ(all->token_ids, (std::vector<TokenId>{1, 2, 3}));
-  EXPECT_EQ(all->logprobs, (std::vector<float>{-1, -2, -3}));
+  EXPECT_EQ(all->logprobs,
+            (std::vector<TokenLogprobs>{{-1, 1, {}}, {-2, 2, {{5, -1}}}, {-3, 7, {}}}));
+  EXPECT_EQ(all->logits, (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(all->stop_string, "!");
   EXPECT_TRUE(all->finished());
   EXPECT_FALSE(mailbox.Take(std::chrono::milliseconds(0)).has_value())

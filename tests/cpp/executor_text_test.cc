@@ -106,6 +106,56 @@ TEST(ExecutorTextTest, StopStringAcrossTokens) {
   EXPECT_EQ(Collect(*executor, *executor->Submit(request)).text, "one tw");
 }
 
+TEST(ExecutorTextTest, AStopStringInsideMinTokensDoesNotEnd) {
+  TextFixture fixture("one two one two three");
+  const auto executor = fixture.Make();
+  Request request = Prompt("x");
+  request.sampling.stop = {" two"};
+  for (const int32_t min_tokens : {0, 6}) {
+    request.sampling.min_tokens = min_tokens;
+    EXPECT_EQ(Collect(*executor, *executor->Submit(request)).text, "one") << min_tokens;
+  }
+  for (const int32_t min_tokens : {7, 14}) {
+    request.sampling.min_tokens = min_tokens;
+    const Response answer = Collect(*executor, *executor->Submit(request));
+    EXPECT_EQ(answer.text, "one two one") << min_tokens;
+    EXPECT_EQ(answer.stop_string, " two");
+    EXPECT_EQ(answer.token_ids.size(), 15u);
+  }
+  request.sampling.include_stop_str_in_output = true;
+  EXPECT_EQ(Collect(*executor, *executor->Submit(request)).text, "one two one two");
+}
+
+TEST(ExecutorTextTest, MinTokensExcludesEveryEnd) {
+  TextFixture fixture("ab");
+  const auto executor = fixture.Make();
+  Request request = Prompt("x");
+  request.sampling.stop_token_ids = {'b'};
+  EXPECT_EQ(Collect(*executor, *executor->Submit(request)).token_ids,
+            (std::vector<TokenId>{'a', 'b'}));
+  request.sampling.min_tokens = 10;
+  const Response answer = Collect(*executor, *executor->Submit(request));
+  for (size_t i = 0; i < 10; ++i)
+    EXPECT_TRUE(answer.token_ids[i] != 'b' && answer.token_ids[i] != kEnd) << i;
+}
+
+TEST(ExecutorTextTest, BadWordsAsTexts) {
+  TextFixture fixture("one two");
+  const auto executor = fixture.Make();
+  Request request = Prompt("x");
+  request.sampling.max_tokens = 7;
+  request.sampling.bad_words = {"two"};
+  const Response answer = Collect(*executor, *executor->Submit(request));
+  EXPECT_EQ(answer.text.substr(0, 6), "one tw");
+  EXPECT_NE(answer.token_ids[6], 'o');
+  // " e" begins with a space of its own; "e" alone is excluded as well, wherever it stands.
+  request.sampling.bad_words = {"e"};
+  EXPECT_EQ(Collect(*executor, *executor->Submit(request)).text.find('e'), std::string::npos);
+  request.sampling.bad_words = {"ok", ""};
+  EXPECT_NE(executor->Submit(request).status().message().find("bad_words[1] is empty"),
+            std::string::npos);
+}
+
 TEST(ExecutorTextTest, HeldTextComesWithLengthAndCancel) {
   TextFixture fixture("one two three");
   const auto executor = fixture.Make();

@@ -41,7 +41,8 @@ Request Question() {
   request.sampling.temperature = 0.8f;
   request.sampling.seed = 7;
   request.sampling.ignore_eos = true;
-  request.sampling.logprobs = true;
+  request.sampling.logprobs = 3;
+  request.sampling.repetition_penalty = 1.1f;
   request.sampling.stop = {"never in the text"};
   return request;
 }

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from slipstream import errors
+from slipstream import _native, errors
 from slipstream.errors import InvalidArgumentError
 from slipstream.prompts import normalize, split
 from slipstream.sampling import SamplingParams
@@ -44,9 +44,31 @@ from slipstream.units import parse_bytes
         ("stop_token_ids", [-1], "stop_token_ids is -1"),
         ("stop_token_ids", ["x"], "must be an integer"),
         ("ignore_eos", 1, "must be True or False"),
-        ("logprobs", 1, "use logprobs=0"),
-        ("logprobs", True, "use logprobs=0"),
-        ("logprobs", -1, "use logprobs=0"),
+        ("typical_p", 0, "typical_p is 0; it must be in (0, 1]"),
+        ("typical_p", 1.5, "typical_p is 1.5"),
+        ("repetition_penalty", 0, "must be above 0"),
+        ("repetition_penalty", math.inf, "finite"),
+        ("presence_penalty", math.nan, "presence_penalty is nan"),
+        ("frequency_penalty", "x", "must be a number"),
+        ("no_repeat_ngram_size", -1, "no_repeat_ngram_size is -1; it must be 0 or more"),
+        ("min_tokens", 17, "min_tokens is 17; it must be at most max_tokens, 16"),
+        ("min_tokens", -1, "min_tokens is -1"),
+        ("logit_bias", [1], "logit_bias is [1]; it must be a dict"),
+        ("logit_bias", {"a": 1.0}, "logit_bias id is 'a'"),
+        ("logit_bias", {3: math.inf}, "logit_bias of id 3 is inf"),
+        ("allowed_token_ids", [], "allowed_token_ids is empty"),
+        ("allowed_token_ids", [-1], "allowed_token_ids is -1"),
+        ("bad_words", "word", "bad_words is a str; put it into a list"),
+        ("bad_words", [""], "bad_words holds an empty entry"),
+        ("bad_words", [[]], "bad_words holds an empty entry"),
+        ("bad_words", [7], "bad_words is 7; it must be a list of str or of lists of int"),
+        ("bad_words", [["x"]], "bad_words id is 'x'"),
+        ("bad_words", ["\ud800"], "lone surrogate"),
+        ("logits_processors", [3], "logits_processors holds 3; each must be callable"),
+        ("return_logits", 1, "must be True or False"),
+        ("logprobs", 257, "at most 256"),
+        ("logprobs", True, "must be an integer"),
+        ("logprobs", -1, "must be 0 or more"),
     ],
 )
 def test_a_wrong_sampling_value_says_field_value_and_fix(
@@ -66,8 +88,12 @@ def test_a_field_that_was_changed_later_is_checked_again() -> None:
 
 
 def test_unknown_parameters_are_errors() -> None:
-    with pytest.raises(TypeError, match="repetition_penalty"):
-        SamplingParams(repetition_penalty=1.1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="penalty_of_repetition"):
+        SamplingParams(penalty_of_repetition=1.1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="no field penalty_of_repetition"):
+        _native.SamplingParams(penalty_of_repetition=1.1)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="top_k is 'many', which does not have its type"):
+        _native.SamplingParams(top_k="many")  # type: ignore[arg-type]
 
 
 def test_native_form_holds_the_same_values() -> None:
@@ -84,13 +110,30 @@ def test_native_form_holds_the_same_values() -> None:
         ignore_eos=True,
         skip_special_tokens=False,
         logprobs=0,
+        min_tokens=2,
+        typical_p=0.5,
+        repetition_penalty=1.5,
+        presence_penalty=-0.5,
+        frequency_penalty=0.25,
+        no_repeat_ngram_size=3,
+        logit_bias={7: 2.5},
+        allowed_token_ids=(1, 7),
+        bad_words=["word", [5, 6]],
+        return_logits=True,
     ).to_native()
     assert (native.max_tokens, native.temperature, native.top_k) == (7, 0.5, 0)
     assert (native.top_p, native.min_p, native.seed) == (0.75, 0.25, 2**64 - 1)
     assert (native.stop, native.stop_token_ids) == (["end"], [3, 4])
-    assert native.include_stop_str_in_output and native.ignore_eos and native.logprobs
+    assert native.include_stop_str_in_output and native.ignore_eos
+    assert native.logprobs == 0 and native.return_logits
+    assert (native.min_tokens, native.typical_p, native.repetition_penalty) == (2, 0.5, 1.5)
+    assert (native.presence_penalty, native.frequency_penalty) == (-0.5, 0.25)
+    assert (native.no_repeat_ngram_size, native.logit_bias) == (3, {7: 2.5})
+    assert (native.allowed_token_ids, native.bad_words) == ([1, 7], ["word"])
+    assert native.bad_words_ids == [[5, 6]]
     assert not native.skip_special_tokens
-    assert SamplingParams().to_native().seed is None
+    default = SamplingParams().to_native()
+    assert default.seed is None and default.logprobs is None
 
 
 @pytest.mark.parametrize(
@@ -108,6 +151,19 @@ def test_defaults_of_generation_config(
 ) -> None:
     params = SamplingParams.from_generation_config(config, max_tokens=3)
     assert (params.temperature, params.top_k, params.max_tokens) == (temperature, top_k, 3)
+
+
+def test_generation_config_gives_penalties_also_when_greedy() -> None:
+    config = {
+        "repetition_penalty": 1.1,
+        "no_repeat_ngram_size": 3,
+        "bad_words_ids": [[4]],
+        "typical_p": 0.9,
+    }
+    params = SamplingParams.from_generation_config(config)
+    assert (params.repetition_penalty, params.no_repeat_ngram_size) == (1.1, 3)
+    assert (params.bad_words, params.typical_p) == ([[4]], 1.0)
+    assert SamplingParams.from_generation_config({**config, "do_sample": True}).typical_p == 0.9
 
 
 @pytest.mark.parametrize(

@@ -112,6 +112,8 @@ def _print_json(answer: Iterator[RequestOutput], meter: Meter) -> int:
         final = output
     assert final is not None
     result = dataclasses.asdict(final)
+    for completion in result["outputs"]:
+        del completion["logits"]  # no option asks for them
     result["first_token_s"] = meter.first_token_s
     result["tokens_per_s"] = meter.tokens_per_s
     print(json.dumps(result, ensure_ascii=False))

@@ -17,6 +17,7 @@ struct Request {
   /// Text prompts: apply the tokenizer's BOS/EOS template. False after a chat template.
   bool add_special_tokens = true;
   SamplingParams sampling;
+  std::vector<LogitsProcessor> logits_processors;  ///< None of them empty.
 };
 
 }  // namespace slipstream

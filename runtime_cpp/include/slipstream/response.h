@@ -22,15 +22,33 @@ enum class FinishReason : uint8_t {
 /// "stop", "length", "cancelled", "error" or "" (for kNone).
 SLIPSTREAM_API const char* FinishReasonName(FinishReason reason);
 
-/// News of one request since its previous Response. Concatenating `text`, `token_ids` and
-/// `logprobs` over all responses of a request gives exactly what one non-streamed response would
+/// A token and the natural logarithm of its probability.
+struct TokenLogprob {
+  TokenId id = 0;
+  float logprob = 0.0f;
+  bool operator==(const TokenLogprob&) const = default;
+};
+
+/// The log-probability of the token in one place of a sequence, and of the likeliest ones there.
+struct TokenLogprobs {
+  float logprob = 0.0f;           ///< Natural log.
+  int32_t rank = 0;               ///< 1 for the likeliest token; equal ones by the lower id.
+  std::vector<TokenLogprob> top;  ///< As many as asked for, at most vocab_size; by rank.
+  bool operator==(const TokenLogprobs&) const = default;
+};
+
+/// News of one request since its previous Response. Concatenating `text`, `token_ids`, `logprobs`
+/// and `logits` over all responses of a request gives exactly what one non-streamed response would
 /// hold. Each `text` is valid UTF-8 by itself.
 struct Response {
   RequestId id = 0;
   std::string text;
   std::vector<TokenId> token_ids;
-  /// Natural log, one per token id; empty unless SamplingParams::logprobs.
-  std::vector<float> logprobs;
+  std::vector<TokenLogprobs>
+      logprobs;  ///< One per token id, or SamplingParams::logprobs is absent.
+  /// The raw row of vocab_size values of each token id, one after the other; empty unless
+  /// SamplingParams::return_logits.
+  std::vector<float> logits;
   FinishReason finish_reason = FinishReason::kNone;
   Status status;              ///< Not ok exactly when finish_reason is kError.
   std::string stop_string;    ///< The stop string that ended the request, if one did.
@@ -40,6 +58,9 @@ struct Response {
   uint64_t seed = 0;          ///< The seed in use, given or fresh.
 
   bool finished() const { return finish_reason != FinishReason::kNone; }
+  /// Appends the next news: afterwards this is what one response in place of both would hold.
+  /// std::bad_alloc leaves a part of it behind.
+  SLIPSTREAM_API void Join(Response later);
 };
 
 }  // namespace slipstream

@@ -1,4 +1,5 @@
-// The tokens that may still be drawn, and the filters that narrow them: top-k, top-p, min-p.
+// The tokens that may still be drawn, and the filters that narrow them: top-k, top-p, min-p,
+// typical-p.
 #pragma once
 
 #include <cstdint>
@@ -45,6 +46,14 @@ void KeepTopP(float top_p, std::vector<Candidate>* candidates);
 /// Keeps the candidates whose weight is at least min_p times the largest weight. min_p <= 0 keeps
 /// all.
 void KeepMinP(float min_p, std::vector<Candidate>* candidates);
+
+/// Keeps the tokens whose information -log p is closest to its mean, the entropy, both over the
+/// candidates: the shortest prefix in that order, equal distances by likelihood, whose weight
+/// reaches typical_p times the weight of all. With r[i] = logit[i] * scale - shift, whose exp is
+/// the weight, the distance is |r[i] - sum(w * r) / sum(w)|: the logarithm of the sum cancels out.
+/// It is computed in fixed point of 32 fraction bits. The order of what remains is unspecified.
+/// typical_p >= 1 keeps all.
+void KeepTypicalP(float typical_p, float scale, float shift, std::vector<Candidate>* candidates);
 
 /// Draws a candidate with probability proportional to its weight: the first, by ascending id, whose
 /// cumulated weight exceeds ScaleToBound(bits, total weight). Reorders the candidates by id. At

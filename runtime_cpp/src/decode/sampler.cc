@@ -22,7 +22,7 @@ bool Usable(float logit) { return logit < std::numeric_limits<float>::infinity()
 
 }  // namespace
 
-Result<SampledToken> Sampler::Sample(std::span<const float> logits, const SampleOptions& options) {
+Result<TokenId> Sampler::Best(std::span<const float> logits, uint64_t position) const {
   // One pass without an early exit, which the compiler can vectorize; the bad id is looked for only
   // when there is one.
   bool usable = true;
@@ -30,19 +30,18 @@ Result<SampledToken> Sampler::Sample(std::span<const float> logits, const Sample
   if (!usable) {
     size_t id = 0;
     while (Usable(logits[id])) ++id;
-    return BadLogits(options.position,
-                     std::string(std::isnan(logits[id]) ? "hold NaN" : "hold +infinity") +
-                         " at id " + std::to_string(id));
+    return BadLogits(position, std::string(std::isnan(logits[id]) ? "hold NaN" : "hold +infinity") +
+                                   " at id " + std::to_string(id));
   }
-  const int32_t size = static_cast<int32_t>(logits.size());
-  const TokenId best = math_.argmax(logits.data(), size);
-  if (std::isinf(logits[best])) return BadLogits(options.position, "are all -infinity");
+  const TokenId best = math_.argmax(logits.data(), static_cast<int32_t>(logits.size()));
+  if (std::isinf(logits[best])) return BadLogits(position, "are all -infinity");
+  return best;
+}
 
-  SampledToken token;
-  token.id =
-      options.temperature < kGreedyTemperature ? best : DrawToken(logits, logits[best], options);
-  if (options.logprob) token.logprob = logits[token.id] - math_.log_sum_exp(logits.data(), size);
-  return token;
+Result<TokenId> Sampler::Sample(std::span<const float> logits, const SampleOptions& options) {
+  const Result<TokenId> best = Best(logits, options.position);
+  if (!best.ok() || options.temperature < kGreedyTemperature) return best;
+  return DrawToken(logits, logits[*best], options);
 }
 
 TokenId Sampler::DrawToken(std::span<const float> logits, float max, const SampleOptions& options) {
@@ -62,6 +61,7 @@ TokenId Sampler::DrawToken(std::span<const float> logits, float max, const Sampl
   KeepTopK(options.top_k, &candidates_);
   KeepTopP(options.top_p, &candidates_);
   KeepMinP(options.min_p, &candidates_);
+  KeepTypicalP(options.typical_p, scale, shift, &candidates_);
   return Draw(RandomBits(options.seed, options.position, RandomPurpose::kSampleToken),
               &candidates_);
 }

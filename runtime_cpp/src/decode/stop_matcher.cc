@@ -19,7 +19,7 @@ StopMatcher::StopMatcher(const std::vector<std::string>& stops, bool include_sto
   }
 }
 
-std::string StopMatcher::Push(std::string_view piece) {
+std::string StopMatcher::Push(std::string_view piece, bool may_end) {
   if (matched()) return {};
   if (patterns_.empty()) return std::string(piece);
   size_t hold = 0;
@@ -31,9 +31,10 @@ std::string StopMatcher::Push(std::string_view piece) {
         pattern.length = pattern.fallback[pattern.length];
       }
       if (pattern.text[pattern.length] == piece[i]) ++pattern.length;
-      hold = std::max(hold, pattern.length);
       const bool complete = pattern.length == pattern.text.size();
-      if (complete && (!matched() || pattern.length > patterns_[match_].text.size()))
+      if (complete && !may_end) pattern.length = pattern.fallback[pattern.length];
+      hold = std::max(hold, pattern.length);
+      if (complete && may_end && (!matched() || pattern.length > patterns_[match_].text.size()))
         match_ = static_cast<int>(p);
     }
     if (matched()) {

@@ -21,7 +21,8 @@ class StopMatcher {
   /// The text that became certain. After a match: the text up to the stop string (and the stop
   /// string itself when it is to be included); the rest of the piece is dropped, and so is every
   /// later piece.
-  std::string Push(std::string_view piece);
+  /// Where `may_end` is false, a stop string that the piece completes does not count: it is text.
+  std::string Push(std::string_view piece, bool may_end = true);
 
   /// The held text, at an end for another reason than a stop string.
   std::string Flush();

@@ -66,15 +66,12 @@ struct RowSampling {
   float min_p = 0.0f;
   uint64_t seed = 0;
   uint64_t position = 0;  ///< Absolute position of the token to be drawn: the RNG counter.
-  bool logprob = false;
 };
 struct SamplingBatch {
   std::vector<RowSampling> rows;  ///< One per output row of kind kSample, in order.
 };
 struct SampledTokens {
   std::vector<TokenId> tokens;
-  std::vector<float>
-      logprobs;  ///< Natural log of the sampled token under softmax(logits); 0 where not asked.
 };
 
 /// f32 rows of the last step, valid until Release. Row r starts at data + r * stride.
@@ -106,8 +103,8 @@ class Backend {
   /// batch.
   virtual Result<StepHandle> Submit(const StepBatch& batch) = 0;
 
-  /// True when Sample is implemented by the backend; otherwise the executor samples on the host
-  /// from Read(kLogits).
+  /// True when Sample is implemented by the backend; otherwise, and for requests that need more
+  /// than RowSampling can say, the executor samples on the host from Read(kLogits).
   virtual bool samples() const { return false; }
   virtual Result<SampledTokens> Sample(StepHandle step, const SamplingBatch& sampling);
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/resource_exhausted.h"
+#include "executor/bad_words.h"
 #include "executor/loop.h"
 #include "executor/memory_budget.h"
 #include "executor/validate.h"
@@ -87,6 +88,12 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
       !status.ok()) {
     return status;
   }
+  if (facts_.tokenizer) {
+    if (Status status =
+            ResolveBadWords(*facts_.tokenizer, facts_.limits.vocab_size, &request.sampling);
+        !status.ok())
+      return status;
+  }
   Result<std::vector<TokenId>> prompt = PromptIds(request);
   if (!prompt.ok()) return prompt.status();
   const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
@@ -102,8 +109,9 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
   const Result<uint64_t> seed =
       request.sampling.seed ? Result<uint64_t>(*request.sampling.seed) : FreshSeed();
   if (!seed.ok()) return seed.status();
-  auto state = std::make_unique<RequestState>(facts_, std::move(request.sampling),
-                                              *std::move(prompt), *seed, std::move(callback));
+  auto state =
+      std::make_unique<RequestState>(facts_, std::move(request.sampling), *std::move(prompt), *seed,
+                                     std::move(callback), std::move(request.logits_processors));
   state->blocks_needed = std::move(need);
   return state;
 }

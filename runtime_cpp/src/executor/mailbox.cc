@@ -8,17 +8,6 @@
 
 namespace slipstream::executor {
 
-void JoinResponse(Response delta, Response* sum) {
-  sum->text += delta.text;
-  sum->token_ids.insert(sum->token_ids.end(), delta.token_ids.begin(), delta.token_ids.end());
-  sum->logprobs.insert(sum->logprobs.end(), delta.logprobs.begin(), delta.logprobs.end());
-  // Everything but the three streams describes the request as it is now.
-  delta.text = std::move(sum->text);
-  delta.token_ids = std::move(sum->token_ids);
-  delta.logprobs = std::move(sum->logprobs);
-  *sum = std::move(delta);
-}
-
 bool Mailbox::Post(Response delta) noexcept {
   bool kept = true;
   {
@@ -26,7 +15,7 @@ bool Mailbox::Post(Response delta) noexcept {
     if (finished_) return true;
     finished_ = delta.finished();
     try {
-      JoinResponse(std::move(delta), &gathered_);
+      gathered_.Join(std::move(delta));
     } catch (const std::bad_alloc&) {
       kept = false;
       finished_ = true;

@@ -10,10 +10,6 @@
 
 namespace slipstream::executor {
 
-/// Appends `delta` to what has gathered: afterwards `*sum` is what one response in place of both
-/// would hold. std::bad_alloc leaves a part of it behind.
-void JoinResponse(Response delta, Response* sum);
-
 /// Holds at most one response, into which deltas are joined: a client that never reads costs no
 /// more than the answer itself. Thread-safe.
 class Mailbox {

@@ -7,10 +7,21 @@
 #include "core/resource_exhausted.h"
 
 namespace slipstream::executor {
+namespace {
+
+std::vector<TokenId> EndIds(const SamplingParams& sampling, const ModelFacts& facts) {
+  std::vector<TokenId> ids = sampling.stop_token_ids;
+  if (!sampling.ignore_eos)
+    ids.insert(ids.end(), facts.eos_token_ids.begin(), facts.eos_token_ids.end());
+  return ids;
+}
+
+}  // namespace
 
 RequestState::RequestState(const ModelFacts& facts, SamplingParams sampling,
                            std::vector<TokenId> prompt, uint64_t seed,
-                           ResponseCallback response_callback)
+                           ResponseCallback response_callback,
+                           std::vector<LogitsProcessor> logits_processors)
     : callback(std::move(response_callback)),
       facts_(facts),
       sampling_(std::move(sampling)),
@@ -19,6 +30,8 @@ RequestState::RequestState(const ModelFacts& facts, SamplingParams sampling,
       total_limit_(std::min<int64_t>(int64_t{prompt_tokens_} + sampling_.max_tokens,
                                      facts.limits.max_seq_len)),
       seed_(seed),
+      end_ids_(EndIds(sampling_, facts)),
+      pipeline_(decode::LogitsPipeline::Make(sampling_, end_ids_, std::move(logits_processors))),
       stops_(sampling_.stop, sampling_.include_stop_str_in_output) {
   if (facts.tokenizer) decoder_.emplace(*facts.tokenizer, sampling_.skip_special_tokens);
 }
@@ -30,27 +43,25 @@ decode::SampleOptions RequestState::sample_options() const {
           .min_p = sampling_.min_p,
           .seed = seed_,
           .position = tokens_.size(),
-          .logprob = sampling_.logprobs};
+          .typical_p = sampling_.typical_p};
 }
 
-bool RequestState::EndsGeneration(TokenId id) const {
-  const auto holds = [id](const std::vector<TokenId>& ids) {
-    return std::find(ids.begin(), ids.end(), id) != ids.end();
-  };
-  return holds(sampling_.stop_token_ids) || (!sampling_.ignore_eos && holds(facts_.eos_token_ids));
-}
-
-void RequestState::Append(const decode::SampledToken& token) {
-  tokens_.push_back(token.id);
-  news_.token_ids.push_back(token.id);
-  if (sampling_.logprobs) news_.logprobs.push_back(token.logprob);
+void RequestState::Append(TokenId token, TokenLogprobs scores, std::span<const float> logits) {
+  // A processor of the caller may choose an id that min_tokens excluded: then it is text.
+  const bool ends = generated() >= sampling_.min_tokens &&
+                    std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
+  tokens_.push_back(token);
+  news_.token_ids.push_back(token);
+  if (sampling_.logprobs) news_.logprobs.push_back(std::move(scores));
+  if (sampling_.return_logits)
+    news_.logits.insert(news_.logits.end(), logits.begin(), logits.end());
   has_news_ = true;
-  if (EndsGeneration(token.id)) {
-    news_.stop_token = token.id;  // an id that ends generation is no part of the text
+  if (ends) {
+    news_.stop_token = token;  // an id that ends generation is no part of the text
     End(FinishReason::kStop);
     return;
   }
-  if (decoder_) news_.text += stops_.Push(decoder_->Push(token.id));
+  if (decoder_) news_.text += stops_.Push(decoder_->Push(token), StopStringsCount());
   if (stops_.matched()) {
     End(FinishReason::kStop);
   } else if (static_cast<int64_t>(tokens_.size()) >= total_limit_) {
@@ -60,7 +71,7 @@ void RequestState::Append(const decode::SampledToken& token) {
 
 void RequestState::End(FinishReason reason) {
   if (decoder_ && !stops_.matched()) {
-    news_.text += stops_.Push(decoder_->Flush());
+    news_.text += stops_.Push(decoder_->Flush(), StopStringsCount());
     news_.text += stops_.Flush();
     // The replacement of a cut character may itself complete a stop string.
     if (stops_.matched() && reason == FinishReason::kLength) reason = FinishReason::kStop;

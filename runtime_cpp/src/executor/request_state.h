@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "decode/logits_pipeline.h"
 #include "decode/sampler.h"
 #include "decode/stop_matcher.h"
 #include "executor/mailbox.h"
@@ -28,9 +29,11 @@ struct ModelFacts {
 /// Belongs to the loop's thread once queued. `facts` must outlive it.
 class RequestState {
  public:
-  /// The request is valid. `prompt` are its ids; `seed` the one in use.
+  /// The request is valid, its bad_words are resolved (ResolveBadWords). `prompt` are its ids;
+  /// `seed` the one in use.
   RequestState(const ModelFacts& facts, SamplingParams sampling, std::vector<TokenId> prompt,
-               uint64_t seed, ResponseCallback callback);
+               uint64_t seed, ResponseCallback callback,
+               std::vector<LogitsProcessor> logits_processors = {});
 
   // Identity and delivery.
   RequestId id = 0;
@@ -55,8 +58,16 @@ class RequestState {
   /// How to draw the next token.
   decode::SampleOptions sample_options() const;
 
+  /// The processors of its logits; null when rows stay as they are.
+  decode::LogitsPipeline* pipeline() const { return pipeline_.get(); }
+  const SamplingParams& sampling() const { return sampling_; }
+  /// True when its tokens cannot be told from the sampled ids alone: the host must see their
+  /// logits.
+  bool needs_logits() const { return sampling_.logprobs || sampling_.return_logits; }
+
   /// Takes a sampled token: text, stop conditions, length. The request may be finished afterwards.
-  void Append(const decode::SampledToken& token);
+  /// `scores` and `logits` (the raw row) are kept where the request asks for them.
+  void Append(TokenId token, TokenLogprobs scores = {}, std::span<const float> logits = {});
   /// Ends it for a reason from outside; the text held back so far is told, or the reason becomes
   /// kError where memory runs out. No effect once finished.
   void Finish(FinishReason reason, Status status = Status::Ok()) noexcept;
@@ -67,7 +78,12 @@ class RequestState {
   Response TakeNews();
 
  private:
-  bool EndsGeneration(TokenId id) const;
+  /// Tokens after the prompt so far.
+  int64_t generated() const { return static_cast<int64_t>(tokens_.size()) - prompt_tokens_; }
+  /// Whether a stop string that the last token completes ends the request.
+  bool StopStringsCount() const {
+    return sampling_.min_tokens == 0 || generated() > sampling_.min_tokens;
+  }
   void End(FinishReason reason);
 
   const ModelFacts& facts_;
@@ -78,6 +94,8 @@ class RequestState {
   int32_t computed_ = 0;
   uint64_t seed_;
   std::optional<StreamDecoder> decoder_;
+  std::vector<TokenId> end_ids_;  ///< EOS ids, unless they are ignored, and the stop ids.
+  std::unique_ptr<decode::LogitsPipeline> pipeline_;
   decode::StopMatcher stops_;
   Response news_;
   bool has_news_ = false;

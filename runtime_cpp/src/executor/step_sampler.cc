@@ -4,36 +4,52 @@
 #include <string>
 #include <utility>
 
+#include "decode/logprobs.h"
+
 namespace slipstream::executor {
+namespace {
+
+// Settings that a backend which samples itself does not know.
+bool OnHostOnly(const RequestState& request) {
+  return request.pipeline() != nullptr || request.sample_options().typical_p < 1.0f;
+}
+
+}  // namespace
 
 Status StepSampler::Sample(exec::Backend& backend, exec::StepHandle step,
                            std::span<const StepEntry> entries) {
-  const size_t sampling = static_cast<size_t>(std::count_if(
-      entries.begin(), entries.end(), [](const StepEntry& entry) { return entry.samples; }));
-  if (sampling == 0) return Status::Ok();
-  return backend.samples() ? SampleOnBackend(backend, step, entries, sampling)
-                           : SampleOnHost(backend, step, entries, sampling);
-}
-
-Status StepSampler::SampleOnHost(exec::Backend& backend, exec::StepHandle step,
-                                 std::span<const StepEntry> entries, size_t sampling) {
-  const Result<exec::RowsView> rows = backend.Read(step, exec::OutputKind::kLogits);
-  if (!rows.ok()) return rows.status();
-  if (rows->rows != static_cast<int32_t>(sampling) || rows->cols < vocab_size_) {
-    return Status(StatusCode::kInternal,
-                  "A step gave " + std::to_string(rows->rows) + " rows of " +
-                      std::to_string(rows->cols) + " logits; expected " + std::to_string(sampling) +
-                      " of at least " + std::to_string(vocab_size_) + ". Please report this.");
-  }
-  const float* row = rows->data;
+  size_t sampling = 0;
+  bool reads = !backend.samples();
   for (const StepEntry& entry : entries) {
     if (!entry.samples) continue;
+    ++sampling;
+    reads = reads || entry.request->needs_logits() || OnHostOnly(*entry.request);
+  }
+  if (sampling == 0) return Status::Ok();
+  std::vector<TokenId> tokens;
+  if (backend.samples()) {
+    Result<std::vector<TokenId>> sampled = SampleOnBackend(backend, step, entries, sampling);
+    if (!sampled.ok()) return sampled.status();
+    tokens = *std::move(sampled);
+  }
+  exec::RowsView rows;
+  if (reads) {
+    const Result<exec::RowsView> read = ReadLogits(backend, step, sampling);
+    if (!read.ok()) return read.status();
+    rows = *read;
+  }
+  int64_t r = -1;
+  for (const StepEntry& entry : entries) {
+    if (!entry.samples) continue;
+    ++r;
     // Columns from vocab_size on are padding and never looked at.
-    const std::span<const float> logits(row, vocab_size_);
-    row += rows->stride;
-    Result<decode::SampledToken> token = sampler_.Sample(logits, entry.request->sample_options());
+    std::span<const float> logits;
+    if (reads) logits = {rows.data + r * rows.stride, static_cast<size_t>(vocab_size_)};
+    const Result<TokenId> token = backend.samples() && !OnHostOnly(*entry.request)
+                                      ? Result<TokenId>(tokens[r])
+                                      : ChooseToken(entry.request, logits);
     if (token.ok()) {
-      entry.request->Append(*token);
+      Append(entry.request, *token, logits);
     } else {
       entry.request->Finish(FinishReason::kError, token.status());
     }
@@ -41,8 +57,23 @@ Status StepSampler::SampleOnHost(exec::Backend& backend, exec::StepHandle step,
   return Status::Ok();
 }
 
-Status StepSampler::SampleOnBackend(exec::Backend& backend, exec::StepHandle step,
-                                    std::span<const StepEntry> entries, size_t sampling) {
+Result<exec::RowsView> StepSampler::ReadLogits(exec::Backend& backend, exec::StepHandle step,
+                                               size_t expected) const {
+  const Result<exec::RowsView> rows = backend.Read(step, exec::OutputKind::kLogits);
+  if (!rows.ok()) return rows;
+  if (rows->rows != static_cast<int32_t>(expected) || rows->cols < vocab_size_) {
+    return Status(StatusCode::kInternal, "A step gave " + std::to_string(rows->rows) + " rows of " +
+                                             std::to_string(rows->cols) + " logits; expected " +
+                                             std::to_string(expected) + " of at least " +
+                                             std::to_string(vocab_size_) + ". Please report this.");
+  }
+  return rows;
+}
+
+Result<std::vector<TokenId>> StepSampler::SampleOnBackend(exec::Backend& backend,
+                                                          exec::StepHandle step,
+                                                          std::span<const StepEntry> entries,
+                                                          size_t expected) const {
   exec::SamplingBatch batch;
   for (const StepEntry& entry : entries) {
     if (!entry.samples) continue;
@@ -52,24 +83,36 @@ Status StepSampler::SampleOnBackend(exec::Backend& backend, exec::StepHandle ste
                           .top_p = options.top_p,
                           .min_p = options.min_p,
                           .seed = options.seed,
-                          .position = options.position,
-                          .logprob = options.logprob});
+                          .position = options.position});
   }
-  const Result<exec::SampledTokens> sampled = backend.Sample(step, batch);
+  Result<exec::SampledTokens> sampled = backend.Sample(step, batch);
   if (!sampled.ok()) return sampled.status();
-  if (sampled->tokens.size() != sampling || sampled->logprobs.size() != sampling) {
+  if (sampled->tokens.size() != expected) {
     return Status(StatusCode::kInternal,
-                  "A step sampled " + std::to_string(sampled->tokens.size()) + " tokens and " +
-                      std::to_string(sampled->logprobs.size()) + " logprobs; expected " +
-                      std::to_string(sampling) + ". Please report this.");
+                  "A step sampled " + std::to_string(sampled->tokens.size()) +
+                      " tokens; expected " + std::to_string(expected) + ". Please report this.");
   }
-  size_t r = 0;
-  for (const StepEntry& entry : entries) {
-    if (!entry.samples) continue;
-    entry.request->Append({.id = sampled->tokens[r], .logprob = sampled->logprobs[r]});
-    ++r;
-  }
-  return Status::Ok();
+  return std::move(sampled->tokens);
+}
+
+Result<TokenId> StepSampler::ChooseToken(RequestState* request, std::span<const float> logits) {
+  const decode::SampleOptions options = request->sample_options();
+  if (request->pipeline() == nullptr) return sampler_.Sample(logits, options);
+  if (Status status = sampler_.Check(logits, options.position); !status.ok()) return status;
+  processed_.assign(logits.begin(), logits.end());
+  if (Status status =
+          request->pipeline()->Apply(request->tokens(), request->prompt_tokens(), processed_);
+      !status.ok())
+    return status;
+  return sampler_.Sample(processed_, options);
+}
+
+void StepSampler::Append(RequestState* request, TokenId token,
+                         std::span<const float> logits) const {
+  TokenLogprobs scores;
+  if (const std::optional<int32_t>& top = request->sampling().logprobs)
+    scores = decode::ScoreToken(math_, logits, token, *top);
+  request->Append(token, std::move(scores), logits);
 }
 
 }  // namespace slipstream::executor

@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <locale>
+#include <optional>
 #include <sstream>
 #include <string>
+#include <vector>
 
 #include "text/utf8.h"
 
@@ -49,6 +51,74 @@ Status ValidatePrompt(const Request& request, int32_t vocab_size, bool has_token
   return ValidateTokenIds(request.prompt_token_ids, vocab_size, "prompt_token_ids");
 }
 
+Status ValidateTexts(const char* field, const std::vector<std::string>& texts,
+                     const char* alternative, bool has_tokenizer) {
+  if (!texts.empty() && !has_tokenizer) {
+    return Invalid(field, " holds ", texts.size(),
+                   " strings, and this executor has no tokenizer to find them with. Use ",
+                   alternative, ".");
+  }
+  for (size_t i = 0; i < texts.size(); ++i) {
+    if (texts[i].empty())
+      return Invalid(field, "[", i, "] is empty. Remove it or give it at least one character.");
+    if (const size_t bad = text::FindInvalidUtf8(texts[i]); bad != std::string::npos) {
+      return Invalid(field, "[", i, "] is not valid UTF-8 at byte ", bad,
+                     ". Decode the text with its own encoding first.");
+    }
+  }
+  return Status::Ok();
+}
+
+Status ValidateLogprobs(const char* field, const std::optional<int32_t>& count) {
+  if (!count || (*count >= 0 && *count <= kMaxLogprobs)) return Status::Ok();
+  return Invalid(field, " is ", *count, "; it must be from 0 (the token itself only) to ",
+                 kMaxLogprobs, ".");
+}
+
+// The settings of the logits pipeline. The comparisons are written so that NaN fails them.
+Status ValidateProcessing(const SamplingParams& sampling, int32_t vocab_size) {
+  if (sampling.min_tokens < 0 || sampling.min_tokens > sampling.max_tokens) {
+    return Invalid("min_tokens is ", sampling.min_tokens, "; it must be from 0 to max_tokens, ",
+                   sampling.max_tokens, ".");
+  }
+  if (!(sampling.repetition_penalty > 0.0f) || std::isinf(sampling.repetition_penalty)) {
+    return Invalid("repetition_penalty is ", sampling.repetition_penalty,
+                   "; it must be a finite number above 0 (1 changes nothing).");
+  }
+  if (!std::isfinite(sampling.presence_penalty)) {
+    return Invalid("presence_penalty is ", sampling.presence_penalty,
+                   "; it must be a finite number (0 changes nothing).");
+  }
+  if (!std::isfinite(sampling.frequency_penalty)) {
+    return Invalid("frequency_penalty is ", sampling.frequency_penalty,
+                   "; it must be a finite number (0 changes nothing).");
+  }
+  if (sampling.no_repeat_ngram_size < 0) {
+    return Invalid("no_repeat_ngram_size is ", sampling.no_repeat_ngram_size,
+                   "; it must be positive, or 0 to allow repetition.");
+  }
+  for (const auto& [id, bias] : sampling.logit_bias) {
+    if (id < 0 || id >= vocab_size) {
+      return Invalid("logit_bias holds id ", id, ", outside the model's vocabulary of ", vocab_size,
+                     " ids (0 to ", vocab_size - 1,
+                     "). Check that the ids come from this model's tokenizer.");
+    }
+    if (!std::isfinite(bias)) {
+      return Invalid("logit_bias of id ", id, " is ", bias,
+                     "; it must be a finite number. To exclude a token use bad_words_ids.");
+    }
+  }
+  for (size_t i = 0; i < sampling.bad_words_ids.size(); ++i) {
+    const std::string name = "bad_words_ids[" + std::to_string(i) + "]";
+    if (sampling.bad_words_ids[i].empty())
+      return Invalid(name, " is empty. Remove it or give it at least one id.");
+    if (Status status = ValidateTokenIds(sampling.bad_words_ids[i], vocab_size, name.c_str());
+        !status.ok())
+      return status;
+  }
+  return ValidateTokenIds(sampling.allowed_token_ids, vocab_size, "allowed_token_ids");
+}
+
 Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool has_tokenizer) {
   if (sampling.max_tokens < 1)
     return Invalid("max_tokens is ", sampling.max_tokens, "; it must be at least 1.");
@@ -66,19 +136,19 @@ Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool
   if (!(sampling.min_p >= 0.0f && sampling.min_p <= 1.0f)) {
     return Invalid("min_p is ", sampling.min_p, "; it must be from 0 to 1 (0 keeps all tokens).");
   }
-  if (!sampling.stop.empty() && !has_tokenizer) {
-    return Invalid(
-        "stop holds ", sampling.stop.size(),
-        " strings, and this executor has no tokenizer to find them with. Use stop_token_ids.");
+  if (!(sampling.typical_p > 0.0f && sampling.typical_p <= 1.0f)) {
+    return Invalid("typical_p is ", sampling.typical_p,
+                   "; it must be above 0 and at most 1 (1 keeps all tokens).");
   }
-  for (size_t i = 0; i < sampling.stop.size(); ++i) {
-    if (sampling.stop[i].empty())
-      return Invalid("stop[", i, "] is empty. Remove it or give it at least one character.");
-    if (const size_t bad = text::FindInvalidUtf8(sampling.stop[i]); bad != std::string::npos) {
-      return Invalid("stop[", i, "] is not valid UTF-8 at byte ", bad,
-                     ". Decode the text with its own encoding first.");
-    }
-  }
+  if (Status status = ValidateLogprobs("logprobs", sampling.logprobs); !status.ok()) return status;
+  if (Status status = ValidateProcessing(sampling, vocab_size); !status.ok()) return status;
+  if (Status status = ValidateTexts("stop", sampling.stop, "stop_token_ids", has_tokenizer);
+      !status.ok())
+    return status;
+  if (Status status =
+          ValidateTexts("bad_words", sampling.bad_words, "bad_words_ids", has_tokenizer);
+      !status.ok())
+    return status;
   return ValidateTokenIds(sampling.stop_token_ids, vocab_size, "stop_token_ids");
 }
 
@@ -115,6 +185,10 @@ Status ValidateTokenIds(std::span<const TokenId> ids, int32_t vocab_size, const 
 Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_tokenizer) {
   if (Status status = ValidatePrompt(request, vocab_size, has_tokenizer); !status.ok())
     return status;
+  for (size_t i = 0; i < request.logits_processors.size(); ++i) {
+    if (!request.logits_processors[i])
+      return Invalid("logits_processors[", i, "] is empty. Remove it or give it a function.");
+  }
   return ValidateSampling(request.sampling, vocab_size, has_tokenizer);
 }
 
