@@ -160,6 +160,68 @@ TEST(CpuBackend, OneSetOfBitsOverPathsThreadsAndChunks) {
   }
 }
 
+// A prefix whose blocks are copied, or carried away and back, continues with the same bits.
+TEST(CpuBackend, CopiedAndCarriedBlocksContinueWithTheSameBits) {
+  for (core::DType kv : {core::DType::kF32, core::DType::kBF16}) {
+    TinyConfig config;
+    config.kv = kv;
+    const TinyModel model(config);
+    std::mt19937 rng(9);
+    const std::vector<int32_t> tokens = DrawTokens(rng, 75, config.vocab);
+    const std::vector<float> want = Alone(model, CpuPath::kScalar, 2, tokens, 50);
+    Session session(model, CpuPath::kScalar, 2);
+    Backend& backend = session.backend();
+    Sequence first = session.Add(tokens);
+    (void)session.Step({&first}, {50});
+    Sequence copied = session.Add(tokens), carried = session.Add(tokens);
+    copied.done = carried.done = 50;
+    const auto groups = static_cast<int32_t>(backend.kv_groups().size());
+    for (int32_t g = 0; g < groups; ++g) {
+      for (int32_t b = 0; b < 2; ++b) {
+        const BlockCopy copy{g, first.blocks[g][b], copied.blocks[g][b]};
+        ASSERT_TRUE(backend.CopyBlocks({&copy, 1}).ok());
+        std::vector<std::byte> image(backend.kv_groups()[g].bytes_per_block);
+        ASSERT_TRUE(backend.ReadBlock(g, first.blocks[g][b], image).ok());
+        ASSERT_TRUE(backend.WriteBlock(g, carried.blocks[g][b], image).ok());
+      }
+    }
+    for (Sequence* s : {&copied, &carried, &first}) {
+      const std::vector<float> got = session.Step({s}, {25});
+      ASSERT_EQ(std::memcmp(got.data(), want.data(), want.size() * 4), 0);
+    }
+  }
+}
+
+TEST(CpuBackend, RefusesBlocksThatDoNotExist) {
+  const TinyModel model(TinyConfig{});
+  Session session(model, CpuPath::kScalar, 1);
+  Backend& backend = session.backend();
+  std::vector<std::byte> image(backend.kv_groups()[0].bytes_per_block);
+  const auto refuses = [](const Status& status) {
+    return status.code() == StatusCode::kInvalidArgument && !status.message().empty();
+  };
+  for (const BlockCopy copy : {BlockCopy{-1, 0, 1}, BlockCopy{99, 0, 1}, BlockCopy{0, 64, 1},
+                               BlockCopy{0, 0, -1}, BlockCopy{0, 0, 64}}) {
+    EXPECT_TRUE(refuses(backend.CopyBlocks({&copy, 1})));
+  }
+  EXPECT_TRUE(refuses(backend.ReadBlock(0, 64, image)));
+  EXPECT_TRUE(refuses(backend.WriteBlock(-1, 0, image)));
+  EXPECT_TRUE(refuses(backend.ReadBlock(0, 0, std::span(image).first(image.size() - 1))));
+  EXPECT_TRUE(refuses(backend.WriteBlock(0, 0, std::span(image).first(3))));
+  EXPECT_TRUE(backend.ReadBlock(0, 63, image).ok());
+
+  StepBatch batch;
+  batch.token_ids = {1};
+  batch.positions = {0};
+  batch.sequences = {{0, 0, 1}};
+  batch.block_tables.resize(backend.kv_groups().size(), {1, {0}});
+  const Result<StepHandle> step = backend.Submit(batch);
+  ASSERT_TRUE(step.ok()) << step.status().message();
+  EXPECT_TRUE(refuses(backend.ReadBlock(0, 63, image))) << "a step is in flight";
+  backend.Release(*step);
+  EXPECT_TRUE(backend.ReadBlock(0, 63, image).ok());
+}
+
 TEST(CpuBackend, DrawnMixesEqualEachRequestAlone) {
   const TinyModel model(TinyConfig{});
   std::mt19937 rng(6);

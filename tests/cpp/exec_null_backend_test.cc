@@ -62,6 +62,27 @@ TEST(NullBackend, ChunkingAndBlocksDoNotMatterButHistoryDoes) {
   EXPECT_EQ(Logits(*chunked, OneSequence({tokens.back()}, 39, {5, 2})), want);
 }
 
+TEST(NullBackend, BlocksAreCopiedAndCarried) {
+  std::unique_ptr<Backend> backend = std::move(*CreateNullBackend(Config()));
+  const BlockCopy early{0, 0, 1};
+  EXPECT_EQ(backend->CopyBlocks({&early, 1}).code(), StatusCode::kInvalidArgument) << "no pools";
+  const int64_t blocks[] = {8, 8};
+  ASSERT_TRUE(backend->AllocateKv(blocks).ok());
+  std::vector<int32_t> tokens(40);
+  std::iota(tokens.begin(), tokens.end(), 3);
+  const std::vector<float> want = Logits(*backend, OneSequence(tokens, 0, {0, 1}));
+  // In order: block 4 gets what block 5 got from block 0.
+  const BlockCopy copies[] = {{0, 0, 5}, {1, 0, 5}, {0, 5, 4}, {1, 5, 4}};
+  ASSERT_TRUE(backend->CopyBlocks(copies).ok());
+  std::vector<std::byte> image(1024);
+  for (int32_t g = 0; g < 2; ++g) {
+    ASSERT_TRUE(backend->ReadBlock(g, 1, image).ok());
+    ASSERT_TRUE(backend->WriteBlock(g, 7, image).ok());
+  }
+  EXPECT_EQ(Logits(*backend, OneSequence({tokens.back()}, 39, {4, 7})), want);
+  EXPECT_EQ(backend->ReadBlock(0, 8, image).code(), StatusCode::kInvalidArgument);
+}
+
 TEST(NullBackend, ChecksBatchesAsTheCpuBackendDoes) {
   std::unique_ptr<Backend> backend = std::move(*CreateNullBackend(Config()));
   EXPECT_EQ(backend->Submit(OneSequence({1}, 0, {0})).status().code(), StatusCode::kInvalidArgument)

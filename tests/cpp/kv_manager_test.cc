@@ -7,15 +7,10 @@
 #include <random>
 #include <set>
 
+#include "kv_fake_pool.h"
+
 namespace slipstream::kv {
 namespace {
-
-GroupSpec Full(int32_t block_tokens) {
-  return {.block_tokens = block_tokens, .window = 0, .bytes_per_block = 64};
-}
-GroupSpec Window(int32_t block_tokens, int32_t window) {
-  return {.block_tokens = block_tokens, .window = window, .bytes_per_block = 64};
-}
 
 TEST(BlockPoolTest, CountsReferences) {
   BlockPool pool(2);
@@ -108,7 +103,7 @@ TEST(GroupSpecTest, PeakBlocksIsACloseUpperBound) {
 TEST(KvManagerTest, WindowGroupFreesWhatNoQueryCanReach) {
   const std::vector<int64_t> blocks = {8, 8};
   KvManager kv({Full(4), Window(4, 5)}, blocks, 1, 4);
-  ASSERT_TRUE(kv.Open(0, 20).ok());
+  ASSERT_TRUE(kv.Open(0, {.total_tokens = 20}).ok());
   ASSERT_TRUE(kv.Extend(0, 0, 4).ok());
   ASSERT_TRUE(kv.Extend(0, 4, 4).ok());
   EXPECT_EQ(kv.Held(0, 1), 2);  // position 4 still reads position 0
@@ -119,19 +114,20 @@ TEST(KvManagerTest, WindowGroupFreesWhatNoQueryCanReach) {
   EXPECT_GE(kv.Table(0, 0)[0], 0);
   EXPECT_EQ(kv.Held(0, 0), 3);
   EXPECT_EQ(kv.Held(0, 1), 2);
-  kv.Close(0);
+  kv.Close(0, {}, 0, false);
   EXPECT_EQ(kv.free_blocks(), 16);
 }
 
 TEST(KvManagerTest, OpenRefusesBeyondThePoolAndChangesNothing) {
   const std::vector<int64_t> blocks = {4, 1};
   KvManager kv({Full(4), Full(8)}, blocks, 2, 4);
-  EXPECT_EQ(kv.Open(0, 16).code(), StatusCode::kResourceExhausted);  // group 1 needs 2
+  EXPECT_EQ(kv.Open(0, {.total_tokens = 16}).status().code(),
+            StatusCode::kResourceExhausted);  // group 1 needs 2
   EXPECT_EQ(kv.Unreserved(), blocks);
-  ASSERT_TRUE(kv.Open(0, 8).ok());
+  ASSERT_TRUE(kv.Open(0, {.total_tokens = 8}).ok());
   EXPECT_EQ(kv.Unreserved(), (std::vector<int64_t>{2, 0}));
   EXPECT_EQ(kv.Extend(0, 0, 16).code(), StatusCode::kInternal);
-  kv.Close(0);
+  kv.Close(0, {}, 0, false);
   EXPECT_EQ(kv.free_blocks(), 5);
 }
 
@@ -163,14 +159,14 @@ TEST(KvManagerTest, RandomOperationsAgreeWithAModel) {
           reserved += PeakBlocks(groups[g], sequence.total, kChunk);
         fits &= reserved + PeakBlocks(groups[g], total, kChunk) <= blocks[g];
       }
-      ASSERT_EQ(kv.Open(slot, total).ok(), fits);
+      ASSERT_EQ(kv.Open(slot, {.total_tokens = total}).ok(), fits);
       refused += !fits;
       if (fits) model[slot] = {total, 0, std::vector<std::map<int64_t, int32_t>>(groups.size())};
       continue;
     }
     Sequence& sequence = found->second;
     if (sequence.computed == sequence.total || random() % 40 == 0) {
-      kv.Close(slot);
+      kv.Close(slot, {}, 0, false);
       model.erase(found);
       ++closed;
     } else {
@@ -208,7 +204,7 @@ TEST(KvManagerTest, RandomOperationsAgreeWithAModel) {
   }
   EXPECT_GT(refused, 100);
   EXPECT_GT(closed, 100);
-  for (const auto& [slot, sequence] : model) kv.Close(slot);
+  for (const auto& [slot, sequence] : model) kv.Close(slot, {}, 0, false);
   EXPECT_EQ(kv.free_blocks(), kv.total_blocks());
   EXPECT_EQ(kv.Unreserved(), blocks);
 }

@@ -2,11 +2,13 @@
 // or a null backend in scheduler tests. One step is Submit -> (Sample | Read) -> Release.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
 
+#include "core/block_copy.h"
 #include "slipstream/status.h"
 #include "slipstream/types.h"
 
@@ -57,6 +59,7 @@ struct StepBatch {
 };
 
 using StepHandle = uint64_t;
+using core::BlockCopy;
 
 /// Settings of one row for backends that sample themselves.
 struct RowSampling {
@@ -112,6 +115,18 @@ class Backend {
   /// (kHidden).
   virtual Result<RowsView> Read(StepHandle step, OutputKind kind) = 0;
   virtual void Release(StepHandle step) = 0;
+
+  // Whole KV blocks, in the layout of this backend. Not while a step is in flight, that is between
+  // Submit and Release. kInvalidArgument then, before AllocateKv, for a group or block that does
+  // not exist, and for a span of another size than the group's bytes_per_block.
+
+  /// Carries out the copies in order: a later one may read what an earlier one wrote. Checks all
+  /// before the first.
+  virtual Status CopyBlocks(std::span<const BlockCopy> copies) = 0;
+  /// The bytes of a block.
+  virtual Status ReadBlock(int32_t group, int32_t block, std::span<std::byte> image) = 0;
+  /// Overwrites a block with what ReadBlock gave, of this or another pool of the same engine.
+  virtual Status WriteBlock(int32_t group, int32_t block, std::span<const std::byte> image) = 0;
 };
 
 }  // namespace slipstream::exec

@@ -1,10 +1,12 @@
 #include "exec/null_backend.h"
 
+#include <cstring>
 #include <new>
 #include <string>
 #include <utility>
 
 #include "core/resource_exhausted.h"
+#include "exec/block_access.h"
 #include "exec/cpu/prepared_step.h"
 
 namespace slipstream::exec {
@@ -100,8 +102,43 @@ class NullBackend final : public Backend {
     if (step == handle_) in_flight_ = false;
   }
 
+  Status CopyBlocks(std::span<const BlockCopy> copies) override {
+    if (Status status = CheckCopies(Pools(), copies); !status.ok()) return status;
+    for (const BlockCopy& copy : copies) {
+      std::memmove(Block(copy.group, copy.target), Block(copy.group, copy.source), kImageBytes);
+    }
+    return Status::Ok();
+  }
+
+  Status ReadBlock(int32_t group, int32_t block, std::span<std::byte> image) override {
+    if (Status status = CheckTokensFit(group, block, image.size()); !status.ok()) return status;
+    std::memset(image.data(), 0, image.size());
+    std::memcpy(image.data(), Block(group, block), kImageBytes);
+    return Status::Ok();
+  }
+
+  Status WriteBlock(int32_t group, int32_t block, std::span<const std::byte> image) override {
+    if (Status status = CheckTokensFit(group, block, image.size()); !status.ok()) return status;
+    std::memcpy(Block(group, block), image.data(), kImageBytes);
+    return Status::Ok();
+  }
+
  private:
   static constexpr TokenId kEmpty = -1;
+  static constexpr size_t kImageBytes = cpu::kKvBlockTokens * sizeof(TokenId);
+
+  BlockPools Pools() const { return {config_.groups, blocks_, in_flight_}; }
+  TokenId* Block(int32_t group, int32_t block) {
+    return pools_[group].data() + static_cast<int64_t>(block) * cpu::kKvBlockTokens;
+  }
+  Status CheckTokensFit(int32_t group, int32_t block, size_t image_bytes) const {
+    if (Status status = CheckImage(Pools(), group, block, image_bytes); !status.ok()) return status;
+    if (image_bytes >= kImageBytes) return Status::Ok();
+    return {StatusCode::kInvalidArgument,
+            "A block of the null backend holds " + std::to_string(kImageBytes) +
+                " bytes of tokens; its bytes_per_block is " + std::to_string(image_bytes) +
+                ". Give the group at least as many."};
+  }
 
   void Run(const StepBatch& batch) {
     for (size_t g = 0; g < pools_.size(); ++g) {

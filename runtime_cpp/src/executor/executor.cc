@@ -226,7 +226,8 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
     if (Status status = parts.backend->AllocateKv(*blocks); !status.ok()) return status;
 
     auto kv = std::make_unique<kv::KvManager>(std::move(groups), *blocks, limits->max_batch_size,
-                                              limits->max_num_tokens);
+                                              limits->max_num_tokens,
+                                              kv::KvOptions{.enable_cache = false});
     auto loop = std::make_unique<EngineLoop>(
         std::move(parts.backend), std::move(kv),
         sched::Limits{limits->max_num_tokens, limits->max_batch_size}, config.max_queued_requests,

@@ -225,7 +225,10 @@ void EngineLoop::Admit() {
   for (int32_t i = 0; i < admitted; ++i) {
     const int32_t slot = free_slots_.back();
     RequestState* request = waiting_.front().get();
-    if (Status status = kv_->Open(slot, request->total_limit()); !status.ok()) {
+    if (Status status =
+            kv_->Open(slot, {.tokens = request->tokens(), .total_tokens = request->total_limit()})
+                .status();
+        !status.ok()) {
       request->Finish(FinishReason::kError, std::move(status));
       ended_.splice(ended_.end(), waiting_, waiting_.begin());
       continue;
@@ -313,7 +316,7 @@ void EngineLoop::Retire() noexcept {
   std::lock_guard<std::mutex> guard(mutex_);
   for (const auto& request : ended_) {
     if (request->slot >= 0) {
-      kv_->Close(request->slot);
+      kv_->Close(request->slot, request->tokens(), request->computed(), false);
       free_slots_.push_back(request->slot);
       request->slot = -1;
     }

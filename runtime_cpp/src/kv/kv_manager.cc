@@ -2,107 +2,292 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
+#include <numeric>
 #include <string>
+#include <utility>
 
 namespace slipstream::kv {
+namespace {
+
+int64_t CommonUnit(std::span<const GroupSpec> groups) {
+  int64_t unit = 1;
+  for (const GroupSpec& group : groups) unit = std::lcm(unit, int64_t{group.block_tokens});
+  return unit;
+}
+
+Status Lacks(size_t group, int64_t has, int64_t needs, const std::string& fix) {
+  return Status(StatusCode::kResourceExhausted,
+                "KV cache group " + std::to_string(group) + " has " + std::to_string(has) +
+                    " unreserved blocks; the sequence needs " + std::to_string(needs) + ". " + fix);
+}
+
+}  // namespace
 
 KvManager::KvManager(std::vector<GroupSpec> groups, std::span<const int64_t> blocks,
-                     int32_t max_sequences, int32_t max_chunk)
-    : open_(max_sequences, 0), max_chunk_(max_chunk) {
+                     int32_t max_sequences, int32_t max_chunk, const KvOptions& options)
+    : max_chunk_(max_chunk),
+      options_(options),
+      unit_(CommonUnit(groups)),
+      registry_(max_sequences, unit_),
+      sequences_(max_sequences),
+      found_(groups.size()) {
   assert(groups.size() == blocks.size());
-  groups_.reserve(groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
-    groups_.push_back({groups[g], BlockPool(blocks[g]), 0, std::vector<Sequence>(max_sequences)});
+    groups_.push_back(
+        std::make_unique<CacheGroup>(static_cast<int32_t>(g), groups[g], blocks[g], max_sequences));
   }
 }
 
 std::vector<int64_t> KvManager::Need(int64_t total_tokens) const {
   std::vector<int64_t> need;
   need.reserve(groups_.size());
-  for (const Group& group : groups_)
-    need.push_back(PeakBlocks(group.spec, total_tokens, max_chunk_));
+  for (const auto& group : groups_)
+    need.push_back(PeakBlocks(group->spec(), total_tokens, max_chunk_));
   return need;
 }
 
 std::vector<int64_t> KvManager::Unreserved() const {
   std::vector<int64_t> blocks;
   blocks.reserve(groups_.size());
-  for (const Group& group : groups_) blocks.push_back(group.pool.total() - group.reserved);
+  for (const auto& group : groups_) blocks.push_back(group->Unreserved());
   return blocks;
 }
 
-Status KvManager::Open(int32_t slot, int64_t total_tokens) {
-  assert(!open_[slot]);
-  const std::vector<int64_t> need = Need(total_tokens);
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    const int64_t available = groups_[g].pool.total() - groups_[g].reserved;
-    if (need[g] > available) {
-      return Status(StatusCode::kResourceExhausted,
-                    "KV cache group " + std::to_string(g) + " has " + std::to_string(available) +
-                        " unreserved blocks; the sequence needs " + std::to_string(need[g]) + ".");
-    }
+SequenceTerms KvManager::Terms(int32_t slot) const {
+  const Sequence& sequence = sequences_[slot];
+  return {registry_.key(slot), sequence.writer, sequence.reserve, sequence.stores};
+}
+
+int64_t KvManager::LongestHit(int64_t most) const {
+  // A length that one group shortens is looked at again by the others.
+  for (int64_t hit = most;; most = hit) {
+    for (size_t g = 0; g < groups_.size(); ++g) hit = groups_[g]->LongestHit(found_[g], hit);
+    if (hit == most) return hit;
   }
-  for (size_t g = 0; g < groups_.size(); ++g) {
-    groups_[g].reserved += need[g];
-    groups_[g].sequences[slot].reserved = need[g];
+}
+
+int64_t KvManager::Match(std::string_view cache_key, std::span<const TokenId> tokens) const {
+  if (!options_.enable_cache || tokens.empty()) return 0;
+  const auto most = static_cast<int64_t>(tokens.size()) - 1;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    groups_[g]->Find(cache_key, tokens.first(most), &found_[g]);
+  return LongestHit(most);
+}
+
+Result<int64_t> KvManager::Open(int32_t slot, const OpenRequest& request) {
+  assert(!is_open(slot));
+  const std::vector<int64_t> need = Need(request.total_tokens);
+  const bool reads = options_.enable_cache && request.read_cache;
+  const bool stores = options_.enable_cache && request.write_cache;
+  for (const auto& group : groups_) group->Tick();
+  int64_t hit = reads ? Match(request.cache_key, request.tokens) : 0;
+  const SequenceTerms terms{request.cache_key, ++writers_, request.reserve, stores};
+  Status status = TryOpen(slot, terms, need, hit);
+  if (status.code() == StatusCode::kResourceExhausted && hit % unit_ != 0) {
+    // Without the block that the copy takes.
+    hit = LongestHit(hit / unit_ * unit_);
+    status = TryOpen(slot, terms, need, hit);
   }
-  open_[slot] = 1;
+  if (status.code() == StatusCode::kResourceExhausted && hit > 0 && request.reserve) {
+    // Window blocks that others hold can cost more than blocks of its own.
+    hit = 0;
+    status = TryOpen(slot, terms, need, hit);
+  }
+  if (!status.ok()) return status;
+  sequences_[slot] = {terms.writer, request.reserve, reads, stores};
+  try {
+    registry_.Open(slot, request.cache_key,
+                   options_.enable_cache ? request.tokens : std::span<const TokenId>(), hit,
+                   stores);
+  } catch (const std::bad_alloc&) {
+    CloseBlocks(slot);
+    throw;
+  }
+  return hit;
+}
+
+Status KvManager::TryOpen(int32_t slot, const SequenceTerms& terms, std::span<const int64_t> need,
+                          int64_t hit) {
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t available = groups_[g]->Unreserved();
+    const int64_t cost = groups_[g]->OpenCost(found_[g], hit, need[g], terms.reserve);
+    if (cost > available) return Lacks(g, available, cost, "Wait until other sequences end.");
+  }
+  try {
+    for (size_t g = 0; g < groups_.size(); ++g)
+      groups_[g]->Open(slot, terms, found_[g], hit, need[g], &copies_);
+  } catch (const std::bad_alloc&) {
+    CloseBlocks(slot);
+    throw;
+  }
   return Status::Ok();
 }
 
 Status KvManager::Extend(int32_t slot, int64_t first, int64_t count) {
-  assert(open_[slot]);
+  assert(is_open(slot));
+  const Sequence& sequence = sequences_[slot];
   for (size_t g = 0; g < groups_.size(); ++g) {
-    Group& group = groups_[g];
-    Sequence& sequence = group.sequences[slot];
-    const int64_t live =
-        std::min<int64_t>(FirstLiveBlock(group.spec, first), sequence.blocks.size());
-    for (; sequence.first_live < live; ++sequence.first_live) {
-      group.pool.Release(sequence.blocks[sequence.first_live]);
-      sequence.blocks[sequence.first_live] = -1;
-      --sequence.held;
+    const int64_t lacks = groups_[g]->ExtendLacks(slot, first, count);
+    if (lacks == 0) continue;
+    if (!sequence.reserve) {
+      return Lacks(g, groups_[g]->Unreserved(), groups_[g]->Unreserved() + lacks,
+                   "Preempt another sequence or wait until one ends.");
     }
-    const int64_t cover = BlocksToCover(group.spec, first + count);
-    // Where memory runs out, no block may already be taken from the pool.
-    sequence.blocks.reserve(std::max<size_t>(sequence.blocks.capacity(), cover));
-    while (static_cast<int64_t>(sequence.blocks.size()) < cover) {
-      const std::optional<int32_t> block =
-          sequence.held < sequence.reserved ? group.pool.Allocate() : std::nullopt;
-      if (!block) {
-        return Status(StatusCode::kInternal,
-                      "A sequence outgrew its reservation of " + std::to_string(sequence.reserved) +
-                          " blocks in KV cache group " + std::to_string(g) + " at position " +
-                          std::to_string(first) + ". Please report this.");
-      }
-      sequence.blocks.push_back(*block);
-      ++sequence.held;
-    }
+    return Status(StatusCode::kInternal, "A sequence outgrew its reservation in KV cache group " +
+                                             std::to_string(g) + " by " + std::to_string(lacks) +
+                                             " blocks at position " + std::to_string(first) +
+                                             ". Please report this.");
+  }
+  for (const auto& group : groups_) group->ReserveExtend(slot, first, count, &copies_);
+  for (const auto& group : groups_) {
+    group->Tick();
+    group->Extend(slot, sequence.writer, first, count, &copies_);
   }
   return Status::Ok();
 }
 
-void KvManager::Close(int32_t slot) {
-  for (Group& group : groups_) {
-    Sequence& sequence = group.sequences[slot];
-    // Last block first, so that the next sequence gets them back in the same order.
-    for (auto block = sequence.blocks.rbegin(); block != sequence.blocks.rend(); ++block) {
-      if (*block >= 0) group.pool.Release(*block);
+std::vector<BlockCopy> KvManager::TakeCopies() { return std::exchange(copies_, {}); }
+
+void KvManager::Commit(int32_t slot, std::span<const TokenId> tokens, int64_t computed) noexcept {
+  assert(is_open(slot) && computed <= static_cast<int64_t>(tokens.size()));
+  try {
+    if (sequences_[slot].stores) {
+      for (const auto& group : groups_) group->Commit(slot, Terms(slot), tokens, computed);
     }
-    group.reserved -= sequence.reserved;
-    sequence = Sequence();
+    registry_.Update(slot, options_.enable_cache ? tokens : std::span<const TokenId>(), computed);
+  } catch (const std::bad_alloc&) {
+    StopStoring(slot);
   }
-  open_[slot] = 0;
+}
+
+void KvManager::StopStoring(int32_t slot) noexcept {
+  sequences_[slot].stores = false;
+  registry_.SetProduces(slot, false);
+}
+
+int64_t KvManager::Adopt(int32_t slot, std::span<const TokenId> tokens, int64_t computed) {
+  assert(is_open(slot));
+  if (!sequences_[slot].reads || tokens.empty()) return computed;
+  const auto most = (static_cast<int64_t>(tokens.size()) - 1) / unit_ * unit_;
+  if (most <= computed) return computed;
+  for (size_t g = 0; g < groups_.size(); ++g)
+    groups_[g]->Find(registry_.key(slot), tokens.first(most), &found_[g]);
+  int64_t hit = LongestHit(most);
+  while (hit % unit_ != 0) hit = LongestHit(hit / unit_ * unit_);
+  if (hit <= computed) return computed;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    if (groups_[g]->AdoptCost(slot, found_[g], hit) > groups_[g]->Unreserved()) return computed;
+  }
+  for (const auto& group : groups_) group->ReserveExtend(slot, hit, 0, &copies_);
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g]->Adopt(slot, found_[g], hit);
+  try {
+    registry_.Update(slot, tokens, hit);
+  } catch (const std::bad_alloc&) {
+    StopStoring(slot);
+  }
+  return hit;
+}
+
+int32_t KvManager::Producer(int32_t slot) const {
+  assert(is_open(slot));
+  return sequences_[slot].reads ? registry_.Producer(slot) : -1;
+}
+
+Status KvManager::Fork(int32_t parent, int32_t child, int64_t total_tokens, bool reserve) {
+  assert(is_open(parent) && !is_open(child));
+  const std::vector<int64_t> need = Need(total_tokens);
+  const int64_t computed = registry_.computed(parent);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const int64_t available = groups_[g]->Unreserved();
+    const int64_t cost = groups_[g]->ForkCost(parent, computed, need[g], reserve);
+    if (cost > available) return Lacks(g, available, cost, "Wait until other sequences end.");
+  }
+  sequences_[child] = sequences_[parent];
+  sequences_[child].writer = ++writers_;
+  sequences_[child].reserve = reserve;
+  try {
+    for (size_t g = 0; g < groups_.size(); ++g)
+      groups_[g]->Fork(parent, child, computed, need[g], reserve);
+    // Beyond what is computed, the child goes its own way.
+    const std::span<const TokenId> known = registry_.tokens(parent);
+    registry_.Open(child, registry_.key(parent),
+                   known.first(std::min<size_t>(known.size(), computed)), computed,
+                   sequences_[child].stores);
+  } catch (const std::bad_alloc&) {
+    CloseBlocks(child);
+    throw;
+  }
+  return Status::Ok();
+}
+
+void KvManager::Close(int32_t slot, std::span<const TokenId> tokens, int64_t computed,
+                      bool keep) noexcept {
+  assert(is_open(slot) && computed <= static_cast<int64_t>(tokens.size()));
+  const SequenceTerms terms = Terms(slot);
+  if (options_.enable_cache && keep && terms.stores) {
+    Commit(slot, tokens, computed);
+    try {
+      for (const auto& group : groups_) group->CommitTail(slot, terms, tokens, computed);
+    } catch (const std::bad_alloc&) {  // it is not kept then
+    }
+  } else if (options_.enable_cache && !keep) {
+    try {
+      for (size_t g = 0; g < groups_.size(); ++g) {
+        groups_[g]->Find(terms.key, tokens.first(computed), &found_[g]);
+        groups_[g]->Forget(slot, terms.writer, found_[g]);
+      }
+    } catch (const std::bad_alloc&) {
+      DropKey(terms.key);  // rather too much than what may be wrong
+    }
+  }
+  CloseBlocks(slot);
+  registry_.Close(slot);
+}
+
+void KvManager::CloseBlocks(int32_t slot) noexcept {
+  for (const auto& group : groups_) {
+    group->Tick();
+    group->Close(slot);
+  }
+  sequences_[slot] = Sequence();
+}
+
+void KvManager::DropKey(std::string_view prefix) noexcept {
+  for (const auto& group : groups_) group->DropKeys(prefix);
+  for (size_t slot = 0; slot < sequences_.size(); ++slot) {
+    const int32_t s = static_cast<int32_t>(slot);
+    if (is_open(s) && registry_.key(s).starts_with(prefix)) StopStoring(s);
+  }
 }
 
 int64_t KvManager::total_blocks() const {
   int64_t sum = 0;
-  for (const Group& group : groups_) sum += group.pool.total();
+  for (const auto& group : groups_) sum += group->pool().total();
   return sum;
 }
 
 int64_t KvManager::free_blocks() const {
   int64_t sum = 0;
-  for (const Group& group : groups_) sum += group.pool.free();
+  for (const auto& group : groups_) sum += group->pool().free();
+  return sum;
+}
+
+int64_t KvManager::evictable_blocks() const {
+  int64_t sum = 0;
+  for (const auto& group : groups_) sum += group->pool().evictable();
+  return sum;
+}
+
+int64_t KvManager::pinned_blocks() const {
+  int64_t sum = 0;
+  for (const auto& group : groups_) sum += group->pool().pinned();
+  return sum;
+}
+
+int64_t KvManager::cached_blocks() const {
+  int64_t sum = 0;
+  for (const auto& group : groups_) sum += group->pool().cached();
   return sum;
 }
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/resource_exhausted.h"
+#include "exec/block_access.h"
 #include "exec/cpu/dispatch.h"
 #include "exec/cpu/kernel_table.h"
 #include "exec/cpu/plan.h"
@@ -142,11 +143,40 @@ class CpuBackend final : public Backend {
     if (step == handle_) in_flight_ = false;
   }
 
+  Status CopyBlocks(std::span<const BlockCopy> copies) override {
+    if (Status status = CheckCopies(Pools(), copies); !status.ok()) return status;
+    for (const BlockCopy& copy : copies) {
+      if (copy.source == copy.target) continue;
+      std::memcpy(BlockData(copy.group, copy.target), BlockData(copy.group, copy.source),
+                  infos_[copy.group].bytes_per_block);
+    }
+    return Status::Ok();
+  }
+
+  Status ReadBlock(int32_t group, int32_t block, std::span<std::byte> image) override {
+    if (Status status = CheckImage(Pools(), group, block, image.size()); !status.ok())
+      return status;
+    std::memcpy(image.data(), BlockData(group, block), image.size());
+    return Status::Ok();
+  }
+
+  Status WriteBlock(int32_t group, int32_t block, std::span<const std::byte> image) override {
+    if (Status status = CheckImage(Pools(), group, block, image.size()); !status.ok())
+      return status;
+    std::memcpy(BlockData(group, block), image.data(), image.size());
+    return Status::Ok();
+  }
+
  private:
   struct Bound {
     const void* weight = nullptr;
     const void* bias = nullptr;
   };
+
+  BlockPools Pools() const { return {infos_, pool_blocks_, in_flight_}; }
+  std::byte* BlockData(int32_t group, int32_t block) {
+    return kv_pools_[group].data() + block * infos_[group].bytes_per_block;
+  }
 
   Status Bind(const cpu::PlanWeight& weight, const void** data) {
     if (weight.tensor.empty()) return Status::Ok();

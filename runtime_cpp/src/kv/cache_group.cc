@@ -1,0 +1,317 @@
+#include "kv/cache_group.h"
+
+#include <algorithm>
+#include <cassert>
+
+namespace slipstream::kv {
+
+CacheGroup::CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences)
+    : number_(number),
+      spec_(spec),
+      pool_(blocks),
+      queue_(blocks),
+      index_(spec.block_tokens, blocks, [this](int32_t block) { OnDrop(block); }),
+      infos_(blocks),
+      tables_(max_sequences) {}
+
+int64_t CacheGroup::Unreserved() const {
+  const int64_t kept = window() ? pool_.secured_blocks() : pool_.reserving_references();
+  return pool_.total() - pool_.pinned() - (need_ - kept) - debt_;
+}
+
+int32_t CacheGroup::FoundBlock(const RadixIndex::Found& found, int64_t index) const {
+  return index < static_cast<int64_t>(found.blocks.size()) ? found.blocks[index] : found.tail_block;
+}
+
+int64_t CacheGroup::LongestHit(const RadixIndex::Found& found, int64_t most) const {
+  int64_t hit = std::min(most, found.tokens(spec_.block_tokens));
+  while (hit > 0) {
+    // From the last block that the hit needs back to the first: where one is missing, only what
+    // ends before it can be a hit.
+    int64_t missing = -1;
+    for (int64_t b = (hit - 1) / spec_.block_tokens; b >= FirstLive(hit) && missing < 0; --b) {
+      if (FoundBlock(found, b) < 0) missing = b;
+    }
+    if (missing < 0) break;
+    hit = missing * spec_.block_tokens;
+  }
+  return hit;
+}
+
+// What holding `block` takes from Unreserved(), promise of the holder included.
+int64_t CacheGroup::TakeCost(int32_t block, bool reserve) const {
+  const bool held = pool_.references(block) > 0;
+  if (window()) return pool_.secured(block) ? 1 : !held && !reserve;
+  return reserve ? -static_cast<int64_t>(held) : !held;
+}
+
+int64_t CacheGroup::OpenCost(const RadixIndex::Found& found, int64_t hit, int64_t need,
+                             bool reserve) const {
+  int64_t cost = reserve ? need : hit % spec_.block_tokens != 0;
+  for (int64_t b = FirstLive(hit); b < hit / spec_.block_tokens; ++b)
+    cost += TakeCost(found.blocks[b], reserve);
+  return cost;
+}
+
+void CacheGroup::Open(int32_t slot, const SequenceTerms& terms, const RadixIndex::Found& found,
+                      int64_t hit, int64_t need, std::vector<BlockCopy>* copies) {
+  Sequence& sequence = tables_[slot];
+  assert(sequence.blocks.empty());
+  copies->reserve(copies->size() + 1);
+  sequence.blocks.resize(BlocksToCover(spec_, hit), -1);
+  // Nothing fails from here on.
+  sequence.reserve = terms.reserve;
+  sequence.need = terms.reserve ? need : 0;
+  need_ += sequence.need;
+  const int64_t whole = hit / spec_.block_tokens;
+  sequence.first_live = std::min<int64_t>(FirstLive(hit), sequence.blocks.size());
+  sequence.committed = whole;
+  for (int64_t b = sequence.first_live; b < whole; ++b) {
+    Hold(found.blocks[b], terms.reserve);
+    sequence.blocks[b] = found.blocks[b];
+    ++sequence.held;
+  }
+  if (hit % spec_.block_tokens == 0) return;
+  const int32_t source = FoundBlock(found, whole);
+  infos_[source].last_use = now_;
+  if (queue_.Contains(source)) QueueIfEvictable(source);
+  const int32_t target = TakeFree(terms.reserve, terms.writer);
+  // Evicting may have given the source itself: then its content is in place already.
+  if (target != source) copies->push_back({number_, source, target});
+  sequence.blocks[whole] = target;
+  ++sequence.held;
+}
+
+bool CacheGroup::MustCopy(int32_t block) const {
+  if (pool_.references(block) > 1) return true;
+  // One that only the index shares is copied too, unless that would take a promised block.
+  return pool_.is_cached(block) && Unreserved() > 0;
+}
+
+int64_t CacheGroup::ExtendLacks(int32_t slot, int64_t first, int64_t count) const {
+  const Sequence& sequence = tables_[slot];
+  const int64_t size = static_cast<int64_t>(sequence.blocks.size());
+  const int64_t live = std::min(FirstLive(first), size);
+  const int64_t fresh = std::max<int64_t>(0, BlocksToCover(spec_, first + count) - size);
+  int64_t held = sequence.held + fresh;
+  int64_t available = Unreserved();
+  for (int64_t b = sequence.first_live; b < live; ++b) {
+    --held;
+    if (pool_.references(sequence.blocks[b]) == 1) ++available;
+  }
+  int64_t copied = 0;  // copies that no debt pays for
+  for (int64_t b = std::max(live, first / spec_.block_tokens); b < size; ++b) {
+    const int32_t block = sequence.blocks[b];
+    copied += pool_.references(block) > 1 && !infos_[block].shared_tail;
+  }
+  if (!sequence.reserve) return std::max<int64_t>(0, fresh + copied - available);
+  const int64_t outgrown = std::max<int64_t>(0, held - sequence.need);
+  return window() ? outgrown : std::max(outgrown, copied - available);
+}
+
+void CacheGroup::ReserveExtend(int32_t slot, int64_t first, int64_t count,
+                               std::vector<BlockCopy>* copies) {
+  std::vector<int32_t>& blocks = tables_[slot].blocks;
+  const size_t cover = BlocksToCover(spec_, first + count);
+  if (blocks.capacity() < cover) blocks.reserve(std::max(cover, 2 * blocks.capacity()));
+  const int64_t written = static_cast<int64_t>(blocks.size()) - first / spec_.block_tokens;
+  copies->reserve(copies->size() + static_cast<size_t>(std::max<int64_t>(0, written)));
+}
+
+void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t count,
+                        std::vector<BlockCopy>* copies) noexcept {
+  Sequence& sequence = tables_[slot];
+  const int64_t live = std::min<int64_t>(FirstLive(first), sequence.blocks.size());
+  for (; sequence.first_live < live; ++sequence.first_live) {
+    Release(sequence.blocks[sequence.first_live], sequence.reserve);
+    sequence.blocks[sequence.first_live] = -1;
+    --sequence.held;
+  }
+  for (size_t b = std::max(live, first / spec_.block_tokens); b < sequence.blocks.size(); ++b) {
+    int32_t& block = sequence.blocks[b];
+    sequence.committed = std::min<int64_t>(sequence.committed, b);
+    if (MustCopy(block)) {
+      const int32_t source = block;
+      const int32_t target = TakeFree(sequence.reserve, writer);
+      copies->push_back({number_, source, target});
+      block = target;
+      Release(source, sequence.reserve);
+    } else if (pool_.is_cached(block)) {
+      index_.DropSubtree(block);
+    }
+  }
+  const int64_t cover = BlocksToCover(spec_, first + count);
+  while (static_cast<int64_t>(sequence.blocks.size()) < cover) {
+    sequence.blocks.push_back(TakeFree(sequence.reserve, writer));
+    ++sequence.held;
+  }
+}
+
+void CacheGroup::Commit(int32_t slot, const SequenceTerms& terms, std::span<const TokenId> tokens,
+                        int64_t computed) {
+  Sequence& sequence = tables_[slot];
+  const int64_t whole = computed / spec_.block_tokens;
+  if (whole <= sequence.committed) return;
+  const int64_t first = sequence.committed;
+  index_.Store(terms.key, tokens.first(whole * spec_.block_tokens), first,
+               std::span(sequence.blocks).first(whole), &kept_);
+  sequence.committed = whole;
+  for (int64_t b = first; b < whole; ++b) {
+    int32_t& mine = sequence.blocks[b];
+    const int32_t kept = kept_[b - first];
+    if (mine < 0) continue;
+    if (kept == mine) {
+      pool_.SetCached(mine, true);
+      continue;
+    }
+    // Held by one that reserves, a window block may cost what is not there: keep the double then.
+    if (window() && pool_.secured(kept) && Unreserved() < 1) continue;
+    Hold(kept, sequence.reserve);
+    const int32_t own = mine;
+    mine = kept;
+    Release(own, sequence.reserve);
+  }
+}
+
+int64_t CacheGroup::AdoptCost(int32_t slot, const RadixIndex::Found& found, int64_t hit) const {
+  const Sequence& sequence = tables_[slot];
+  int64_t cost = 0, held = 0;
+  for (int64_t b = FirstLive(hit); b < hit / spec_.block_tokens; ++b) {
+    ++held;
+    const bool mine =
+        b < static_cast<int64_t>(sequence.blocks.size()) && sequence.blocks[b] == found.blocks[b];
+    if (!mine) cost += std::max<int64_t>(0, TakeCost(found.blocks[b], sequence.reserve));
+  }
+  return sequence.reserve && held > sequence.need ? pool_.total() + 1 : cost;
+}
+
+void CacheGroup::Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit) {
+  Sequence& sequence = tables_[slot];
+  const int64_t whole = hit / spec_.block_tokens;
+  const size_t before = sequence.blocks.size();
+  sequence.blocks.resize(std::max<size_t>(before, whole), -1);
+  // Nothing fails from here on. First take, then give back: so that nothing is evicted between.
+  const int64_t live = std::max(sequence.first_live, std::min(FirstLive(hit), whole));
+  for (int64_t b = live; b < whole; ++b) {
+    if (sequence.blocks[b] != found.blocks[b]) Hold(found.blocks[b], sequence.reserve);
+  }
+  for (int64_t b = sequence.first_live; b < static_cast<int64_t>(sequence.blocks.size()); ++b) {
+    int32_t& block = sequence.blocks[b];
+    const int32_t next = b >= live && b < whole ? found.blocks[b] : -1;
+    if (block == next) continue;
+    if (block >= 0) Release(block, sequence.reserve);
+    sequence.held += (next >= 0) - (block >= 0);
+    block = next;
+  }
+  sequence.blocks.resize(whole);
+  sequence.first_live = live;
+  sequence.committed = whole;
+}
+
+int64_t CacheGroup::ForkCost(int32_t parent, int64_t computed, int64_t need, bool reserve) const {
+  int64_t cost = reserve ? need : 0;
+  if (!window() && computed % spec_.block_tokens != 0) ++cost;
+  for (int64_t b = tables_[parent].first_live; b < BlocksToCover(spec_, computed); ++b)
+    cost += TakeCost(tables_[parent].blocks[b], reserve);
+  return cost;
+}
+
+void CacheGroup::Fork(int32_t parent, int32_t child, int64_t computed, int64_t need, bool reserve) {
+  const Sequence& from = tables_[parent];
+  Sequence& to = tables_[child];
+  assert(to.blocks.empty());
+  to.blocks.assign(from.blocks.begin(), from.blocks.begin() + BlocksToCover(spec_, computed));
+  // Nothing fails from here on.
+  to.reserve = reserve;
+  to.need = reserve ? need : 0;
+  need_ += to.need;
+  to.first_live = std::min<int64_t>(from.first_live, to.blocks.size());
+  to.committed = std::min(from.committed, computed / spec_.block_tokens);
+  for (size_t b = to.first_live; b < to.blocks.size(); ++b) {
+    Hold(to.blocks[b], reserve);
+    ++to.held;
+  }
+  if (window() || computed % spec_.block_tokens == 0) return;
+  infos_[to.blocks.back()].shared_tail = true;
+  ++debt_;
+}
+
+void CacheGroup::CommitTail(int32_t slot, const SequenceTerms& terms,
+                            std::span<const TokenId> tokens, int64_t computed) {
+  const Sequence& sequence = tables_[slot];
+  const int64_t last = computed / spec_.block_tokens;
+  if (computed % spec_.block_tokens == 0 || sequence.committed < last) return;
+  const int32_t block =
+      last < static_cast<int64_t>(sequence.blocks.size()) ? sequence.blocks[last] : -1;
+  if (block < 0 || pool_.references(block) > 1 || pool_.is_cached(block)) return;
+  if (index_.StorePartial(terms.key, tokens.first(computed), block)) pool_.SetCached(block, true);
+}
+
+void CacheGroup::Forget(int32_t slot, uint64_t writer, const RadixIndex::Found& found) noexcept {
+  const std::vector<int32_t>& mine = tables_[slot].blocks;
+  for (size_t b = found.blocks.size(); b-- > 0;) {
+    const int32_t block = found.blocks[b];
+    if (block < 0 || !pool_.is_cached(block) || infos_[block].writer != writer) continue;
+    const bool held = b < mine.size() && mine[b] == block;
+    if (pool_.references(block) > static_cast<int32_t>(held)) continue;
+    if (window()) {
+      index_.Remove(block);
+      OnDrop(block);
+    } else {
+      index_.DropSubtree(block);
+    }
+  }
+}
+
+void CacheGroup::Close(int32_t slot) noexcept {
+  Sequence& sequence = tables_[slot];
+  // Last block first, so that the next sequence gets them back in the same order.
+  for (size_t b = sequence.blocks.size(); b-- > 0;) {
+    if (sequence.blocks[b] >= 0) Release(sequence.blocks[b], sequence.reserve);
+  }
+  need_ -= sequence.need;
+  sequence = Sequence();
+}
+
+int32_t CacheGroup::TakeFree(bool reserve, uint64_t writer) {
+  if (pool_.free() == 0) Evict(queue_.Least());
+  const int32_t block = *pool_.Allocate(reserve);
+  infos_[block].writer = writer;
+  return block;
+}
+
+void CacheGroup::Hold(int32_t block, bool reserve) {
+  queue_.Remove(block);
+  pool_.AddReference(block, reserve);
+}
+
+void CacheGroup::Release(int32_t block, bool reserve) {
+  infos_[block].last_use = now_;
+  const bool last = pool_.Release(block, reserve);
+  if (infos_[block].shared_tail) {
+    --debt_;
+    infos_[block].shared_tail = pool_.references(block) > 1;
+  }
+  if (last) QueueIfEvictable(block);
+}
+
+void CacheGroup::QueueIfEvictable(int32_t block) {
+  if (!pool_.is_cached(block) || pool_.references(block) > 0) return;
+  if (!window() && !index_.IsLeaf(block)) return;
+  queue_.Put(block, {.last_use = infos_[block].last_use, .depth = index_.Depth(block)});
+}
+
+void CacheGroup::Evict(int32_t block) {
+  assert(block >= 0);
+  const int32_t parent = index_.Parent(block);
+  index_.Remove(block);
+  OnDrop(block);
+  if (parent >= 0) QueueIfEvictable(parent);
+}
+
+void CacheGroup::OnDrop(int32_t block) {
+  queue_.Remove(block);
+  pool_.SetCached(block, false);
+}
+
+}  // namespace slipstream::kv

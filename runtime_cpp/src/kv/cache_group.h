@@ -1,0 +1,143 @@
+// The blocks of one cache group: who holds which, what the index knows, what is promised.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "core/block_copy.h"
+#include "kv/block_pool.h"
+#include "kv/eviction_queue.h"
+#include "kv/group_spec.h"
+#include "kv/radix_index.h"
+
+namespace slipstream::kv {
+
+using core::BlockCopy;
+
+/// How a sequence stands to the pool and to the cache.
+struct SequenceTerms {
+  std::string_view key;  ///< Of the cache; must outlive the call only.
+  uint64_t writer = 0;   ///< Names the opened sequence; never reused.
+  bool reserve = false;  ///< All blocks it may ever need are promised.
+  bool stores = false;   ///< What it computes enters the index.
+};
+
+/// Accounts, in blocks. A pinned block counts once however many share it. What is promised to the
+/// reserving sequences:
+///   full group:   need - held. Shared blocks stay held until the end, so they never come due.
+///   window group: need - secured, where only blocks that nobody else holds count: a shared block
+///                 leaves the window of one and stays pinned by the other, and then the first
+///                 needs a block of its own in its place.
+/// and the copies that forked sequences will make of the block that both go on writing (debt).
+/// Unreserved() = total - pinned - promised - debt is never negative, so that a reserving sequence
+/// always finds a free or evictable block.
+///
+/// The blocks of a full group are evicted leaves first: whoever holds an indexed block holds all
+/// blocks before it too. Not thread-safe.
+class CacheGroup {
+ public:
+  CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences);
+  CacheGroup(CacheGroup&&) = delete;
+
+  const GroupSpec& spec() const { return spec_; }
+  const BlockPool& pool() const { return pool_; }
+  int64_t Unreserved() const;
+  std::span<const int32_t> Table(int32_t slot) const { return tables_[slot].blocks; }
+  int64_t Held(int32_t slot) const { return tables_[slot].held; }
+
+  /// Looks `tokens` up; the answer stays until the next change.
+  void Find(std::string_view key, std::span<const TokenId> tokens, RadixIndex::Found* found) const {
+    index_.Find(key, tokens, found);
+  }
+  /// The longest length <= most whose blocks are there: all of them in a full group, those that the
+  /// next position reads in a window group.
+  int64_t LongestHit(const RadixIndex::Found& found, int64_t most) const;
+
+  /// Blocks that Open takes from Unreserved().
+  int64_t OpenCost(const RadixIndex::Found& found, int64_t hit, int64_t need, bool reserve) const;
+  /// Gives `slot` the first `hit` tokens of what was found. A block that the hit ends in is copied.
+  /// The cost must be there. Throws std::bad_alloc and changes nothing then.
+  void Open(int32_t slot, const SequenceTerms& terms, const RadixIndex::Found& found, int64_t hit,
+            int64_t need, std::vector<BlockCopy>* copies);
+
+  /// Blocks that Extend lacks beyond Unreserved() (a sequence that does not reserve) or beyond the
+  /// need (one that does); 0: it will do.
+  int64_t ExtendLacks(int32_t slot, int64_t first, int64_t count) const;
+  /// Room in the tables and the list of copies, so that Extend cannot fail.
+  void ReserveExtend(int32_t slot, int64_t first, int64_t count, std::vector<BlockCopy>* copies);
+  void Extend(int32_t slot, uint64_t writer, int64_t first, int64_t count,
+              std::vector<BlockCopy>* copies) noexcept;
+
+  /// Puts the whole blocks of the first `computed` tokens into the index. Where it has the content
+  /// already, the sequence takes the stored block and frees its own. Throws std::bad_alloc: some
+  /// blocks stay outside of the index then.
+  void Commit(int32_t slot, const SequenceTerms& terms, std::span<const TokenId> tokens,
+              int64_t computed);
+
+  /// Blocks of Unreserved() that taking over what was found up to `hit` (whole blocks) costs.
+  int64_t AdoptCost(int32_t slot, const RadixIndex::Found& found, int64_t hit) const;
+  /// Throws std::bad_alloc and changes nothing then.
+  void Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit);
+
+  /// Blocks of Unreserved() that a child of `parent` costs, which shares `computed` tokens.
+  int64_t ForkCost(int32_t parent, int64_t computed, int64_t need, bool reserve) const;
+  /// Throws std::bad_alloc and changes nothing then.
+  void Fork(int32_t parent, int32_t child, int64_t computed, int64_t need, bool reserve);
+
+  /// Stores the incomplete last block of the first `computed` tokens, if the sequence alone holds
+  /// it. Throws std::bad_alloc and changes nothing then.
+  void CommitTail(int32_t slot, const SequenceTerms& terms, std::span<const TokenId> tokens,
+                  int64_t computed);
+  /// Takes out of the index what `writer` wrote and nobody else holds.
+  void Forget(int32_t slot, uint64_t writer, const RadixIndex::Found& found) noexcept;
+  /// Gives all blocks of the slot back.
+  void Close(int32_t slot) noexcept;
+
+  /// Takes everything under the keys that begin with `prefix` out of the index.
+  void DropKeys(std::string_view prefix) noexcept { index_.DropKeys(prefix); }
+  /// The clock of "least recently used": everything released between two ticks is of one age.
+  void Tick() { ++now_; }
+
+ private:
+  struct Sequence {
+    std::vector<int32_t> blocks;
+    int64_t first_live = 0;  // blocks before it are -1
+    int64_t held = 0;
+    int64_t need = 0;       // promised; 0 when it does not reserve
+    int64_t committed = 0;  // leading blocks that the index was given
+    bool reserve = false;
+  };
+  struct BlockInfo {
+    uint64_t writer = 0;
+    uint64_t last_use = 0;
+    bool shared_tail = false;  // forked sequences will each go on writing it
+  };
+
+  bool window() const { return spec_.window > 0; }
+  int64_t FirstLive(int64_t position) const { return FirstLiveBlock(spec_, position); }
+  bool MustCopy(int32_t block) const;
+  int64_t TakeCost(int32_t block, bool reserve) const;
+  int32_t FoundBlock(const RadixIndex::Found& found, int64_t index) const;
+  int32_t TakeFree(bool reserve, uint64_t writer);
+  void Hold(int32_t block, bool reserve);
+  void Release(int32_t block, bool reserve);
+  void Evict(int32_t block);
+  void OnDrop(int32_t block);
+  void QueueIfEvictable(int32_t block);
+
+  const int32_t number_;
+  const GroupSpec spec_;
+  BlockPool pool_;
+  EvictionQueue queue_;
+  RadixIndex index_;
+  std::vector<BlockInfo> infos_;  // by block
+  std::vector<Sequence> tables_;  // by slot
+  std::vector<int32_t> kept_;     // scratch of Commit
+  int64_t need_ = 0;              // sum over reserving sequences
+  int64_t debt_ = 0;
+  uint64_t now_ = 0;
+};
+
+}  // namespace slipstream::kv
