@@ -120,11 +120,11 @@ const std::vector<Case>& Cases() {
       {"unknown construct",
        [](Json& j) {
          j["pre_tokenizer"] = {{"type", "Split"},
-                               {"pattern", {{"Regex", "(?<=a)b"}}},
+                               {"pattern", {{"Regex", "(?<=a+)b"}}},
                                {"behavior", "Isolated"},
                                {"invert", false}};
        },
-       {"pre_tokenizer.pattern.Regex", "(?<=a)b", "supported are"}},
+       {"pre_tokenizer.pattern.Regex", "(?<=a+)b", "supported are"}},
       {"behaviour",
        [](Json& j) {
          j["pre_tokenizer"] = {{"type", "Split"},

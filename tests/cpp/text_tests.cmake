@@ -1,6 +1,7 @@
 find_package(nlohmann_json 3.11 REQUIRED)
 slipstream_test(text_utf8_test text_utf8_test.cc ROOMS text core)
 slipstream_test(text_json_cursor_test text_json_cursor_test.cc ROOMS text core)
+slipstream_test(text_word_cache_test text_word_cache_test.cc ROOMS text core)
 slipstream_test(text_split_test text_split_test.cc ROOMS text core)
 slipstream_test(text_tokenizer_test text_tokenizer_test.cc ROOMS text core)
 slipstream_test(text_errors_test text_errors_test.cc ROOMS text core)

@@ -177,3 +177,47 @@ def _random_post_processor(rng: random.Random, added: list[Json], byte_level: Js
     if rng.random() < 0.5:
         return {"type": "Sequence", "processors": [byte_level, processor]}
     return processor
+
+
+_ATOMS = r"""a b c é 一 \. ' _ 1 . \s \S \d \w \W \D \n \p{L} \p{Lu} \p{N} \P{L} \p{Han} \p{^L}
+[a-c] [^a] [\s\d] [^\s\w] [A-Z_'] [[:alpha:]] [[:^alpha:]] [[:punct:]] [a-z&&[^b]] [^(\s|[.,])]
+[\p{L}\p{M}] [^\p{L}] \x61 \u4e00 \x{e9} [a-b-c] [-a] [a-] \h \N \O"""
+_PATTERN_ATOMS = [*_ATOMS.split(), " "]
+_ANCHORS = r"^ $ \b \B \A \z \Z (?=a) (?!b) (?<=a) (?<!b) (?<=\w) (?=\s|$) (?!\S)"
+_PATTERN_ANCHORS = _ANCHORS.split()
+_QUANTIFIERS = "* + ? *? +? ?? *+ ++ ?+ {2} {1,2} {1,} {,2} {1,2}? {2,}?"
+_PATTERN_QUANTIFIERS = _QUANTIFIERS.split()
+
+
+def random_pattern(rng: random.Random, depth: int = 0) -> str:
+    """A regular expression of what tokenizer files use and a little more; may be wrong."""
+    parts: list[str] = []
+    for _ in range(rng.randint(1, 3)):
+        draw = rng.random()
+        if draw < 0.2 and depth < 3:
+            opening = rng.choice(["(?:", "(", "(?>", "(?i:", "(?m:", "(?=", "(?!", "(?<=", "(?<!"])
+            part = f"{opening}{random_pattern(rng, depth + 1)})"
+        elif draw < 0.3:
+            part = rng.choice(_PATTERN_ANCHORS)
+        else:
+            part = rng.choice(_PATTERN_ATOMS)
+        if rng.random() < 0.4:
+            part += rng.choice(_PATTERN_QUANTIFIERS)
+        parts.append(part)
+    text = "".join(parts)
+    return f"{text}|{random_pattern(rng, depth + 1)}" if rng.random() < 0.3 and depth < 3 else text
+
+
+def random_pattern_text(rng: random.Random) -> str:
+    """A short text of the characters that random patterns name."""
+    pool = [
+        *"aaabbcdABS19_.,'( |",
+        "\n",
+        "\r\n",
+        "\u00e9",
+        "\u4e00",
+        "\u0301",
+        "\u017f",
+        "\U0001f642",
+    ]
+    return "".join(rng.choice(pool) for _ in range(rng.randint(0, 20)))

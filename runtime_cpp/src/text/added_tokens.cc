@@ -53,12 +53,18 @@ AddedTokenMatcher::AddedTokenMatcher(std::vector<AddedToken> tokens) : tokens_(s
     first_byte_[static_cast<uint8_t>(token.pattern[0])] = true;
   }
   trie_ = ByteTrie(patterns);
+  if (std::count(std::begin(first_byte_), std::end(first_byte_), true) == 1)
+    only_first_byte_ = static_cast<uint8_t>(patterns[0][0]);
 }
 
 void AddedTokenMatcher::Split(std::string_view text, bool parse_special,
                               std::vector<TextPiece>* pieces) const {
   size_t plain = 0;  // start of what has not been given out
-  for (size_t position = 0; position < text.size();) {
+  for (size_t position = 0; position < text.size() && !empty();) {
+    if (only_first_byte_ >= 0) {
+      position = text.find(static_cast<char>(only_first_byte_), position);
+      if (position == std::string_view::npos) break;
+    }
     const int32_t index =
         first_byte_[static_cast<uint8_t>(text[position])] ? trie_.Longest(text, position) : -1;
     if (index < 0) {

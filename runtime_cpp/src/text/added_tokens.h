@@ -43,6 +43,7 @@ class AddedTokenMatcher {
   std::vector<AddedToken> tokens_;  // sorted by pattern
   ByteTrie trie_;                   // over `pattern`
   bool first_byte_[256] = {};
+  int only_first_byte_ = -1;  // when there is just one
 };
 
 }  // namespace slipstream::text

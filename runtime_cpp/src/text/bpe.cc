@@ -83,34 +83,34 @@ bool BpeModel::CanCutAtMarks() const {
 }
 
 bool BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
-  if (!cut_at_marks_) {
-    EncodeWord(word, ids);
-    return true;
-  }
+  if (!cut_at_marks_) return EncodeCached(word, ids);
   while (!word.empty()) {
     // Behind the marks that the part starts with, up to the next one.
     size_t end = 0;
     while (word.substr(end).starts_with(kMark)) end += kMark.size();
     end = std::min(word.find(kMark, end), word.size());
-    EncodeWord(word.substr(0, end), ids);
+    EncodeCached(word.substr(0, end), ids);
     word.remove_prefix(end);
   }
   return true;
 }
 
-void BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
-  if (word.empty()) return;
+bool BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
+  if (word.empty()) return true;
   const TokenId whole = vocabulary_.FindBytes(word);
-  if (whole < 0) return Merge(word, ids);
+  if (whole < 0) {
+    Merge(word, ids);
+    return true;
+  }
   if (options_.ignore_merges) {
     ids->push_back(whole);
-    return;
+    return true;
   }
   std::atomic<uint8_t>& known = whole_[whole];
   const uint8_t state = known.load(std::memory_order_relaxed);
   if (state == kYes) {
     ids->push_back(whole);
-    return;
+    return true;
   }
   const size_t first = ids->size();
   Merge(word, ids);
@@ -118,6 +118,7 @@ void BpeModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) cons
     const bool single = ids->size() == first + 1 && ids->back() == whole;
     known.store(single ? kYes : kNo, std::memory_order_relaxed);
   }
+  return true;
 }
 
 // The ids of the single bytes, with the rule for bytes that have none.

@@ -75,8 +75,8 @@ struct BpeOptions {
   std::string suffix;          ///< end_of_word_suffix: of the last character
 };
 
-/// Encodes words. Thread-safe: the only thing that changes is a memo of facts about tokens, which
-/// every thread computes alike.
+/// Encodes words. Thread-safe: the only other thing that changes is a memo of facts about tokens,
+/// which every thread computes alike.
 class BpeModel final : public Model {
  public:
   /// `vocabulary` must be complete and outlive the model.
@@ -91,7 +91,7 @@ class BpeModel final : public Model {
   // a function of the immutable tables.
   enum Whole : uint8_t { kUnknown = 0, kYes = 1, kNo = 2 };
 
-  void EncodeWord(std::string_view word, std::vector<TokenId>* ids) const;
+  bool EncodeWord(std::string_view word, std::vector<TokenId>* ids) const override;
   bool CanCutAtMarks() const;
   void Symbols(std::string_view word, std::vector<TokenId>* symbols) const;
   void CharSymbols(std::string_view word, std::vector<TokenId>* symbols) const;

@@ -12,7 +12,7 @@ class CharPattern final : public SplitPattern {
  public:
   CharPattern(KindOf kind_of, bool runs) : kind_of_(kind_of), runs_(runs) {}
 
-  FindResult Find(std::string_view text, size_t from, Span* match) const override {
+  FindResult Find(std::string_view text, size_t from, size_t*, Span* match) const override {
     for (size_t position = from; position < text.size();) {
       const Utf8Char c = DecodeUtf8(text, position);
       const int kind = kind_of_(CharClass::Of(c.code_point));

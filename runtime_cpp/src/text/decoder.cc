@@ -171,24 +171,62 @@ class StripStage final : public Stage {
   size_t held_ = 0;  // characters `content` at the end so far
 };
 
-class ReplaceStage final : public TokenStage {
+// Works on growing tokens: gives out what no match can change any more. A pattern that needs too
+// many steps changes nothing.
+class ReplaceStage final : public Stage {
  public:
-  using TokenStage::TokenStage;
+  using Stage::Stage;
+  void Part(std::string_view text, bool ends_token) override {
+    held_.append(text);
+    std::string out;
+    any_text_ |= !text.empty();
+    if (any_text_) Replace(ends_token, &out);
+    if (ends_token) {
+      out.append(held_, done_);
+      held_.clear();
+      done_ = from_ = 0;
+      last_end_ = kNone;
+      any_text_ = false;
+    } else if (!config_.pattern->LooksBack()) {
+      held_.erase(0, done_);
+      from_ -= done_;
+      last_end_ = last_end_ == done_ ? 0 : kNone;
+      done_ = 0;
+    }
+    if (ends_token || !out.empty()) next_->Part(out, ends_token);
+  }
 
  private:
-  void Token(std::string_view token) override {
-    size_t done = 0;
-    std::string out;
-    while (done < token.size()) {
-      Span match;
-      if (config_.pattern->Find(token, done, &match) != FindResult::kFound) break;
-      out.append(token, done, match.begin - done).append(config_.content);
-      done = match.end;
+  static constexpr size_t kNone = std::string::npos;
+
+  // As ForEachMatch goes, but for the end that may not have come.
+  void Replace(bool ended, std::string* out) {
+    const SplitPattern& pattern = *config_.pattern;
+    size_t steps = StepsFor(held_.size());
+    while (from_ <= held_.size()) {
+      Span match{from_, from_};
+      const FindResult found = ended ? pattern.Find(held_, from_, &steps, &match)
+                                     : pattern.FindInStream(held_, from_, &steps, &match);
+      if (found == FindResult::kMore) {
+        out->append(held_, done_, match.begin - done_);
+        done_ = from_ = match.begin;
+      }
+      if (found != FindResult::kFound) return;
+      if (match.begin == match.end && match.end == last_end_) {
+        if (!ended && from_ == held_.size()) return;  // the character to skip has not come
+        from_ = NextStart(held_, from_);
+        continue;
+      }
+      out->append(held_, done_, match.begin - done_).append(config_.content);
+      done_ = from_ = last_end_ = match.end;
     }
-    if (done == 0) return next_->Part(token, true);
-    out.append(token, done);
-    next_->Part(out, true);
   }
+
+  std::string held_;         // the token from a place on before which nothing counts any more
+  size_t done_ = 0;          // up to here it has been given out
+  size_t from_ = 0;          // from here on matches are looked for
+  size_t last_end_ = kNone;  // end of the last match
+  bool any_text_ = false;    // of an empty token nothing is replaced, even by an empty match
 };
 
 class MetaspaceStage final : public Stage {

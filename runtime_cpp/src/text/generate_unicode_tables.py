@@ -29,7 +29,9 @@ _PUNCTUATION_TO_OTHERS = "Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Cs Co"
 CATEGORIES = [*_LETTERS_TO_NUMBERS.split(), *_PUNCTUATION_TO_OTHERS.split()]
 SPACE, NUMERIC, WORD, RUST_SPACE = 1 << 5, 1 << 6, 1 << 7, 1 << 8
 ENGINE_WORD, PUNCTUATION = 1 << 9, 1 << 10
-# The other flags are those of unicode_normalization.FLAGS, from bit 11 on.
+# The flags of unicode_normalization.FLAGS follow from bit 11 on, then these, as in unicode.h.
+PROPERTIES = "Han Hiragana Katakana Hangul Latin Cyrillic Alphabetic Lowercase Uppercase".split()
+PROPERTY = {name: 1 << (23 + index) for index, name in enumerate(PROPERTIES)}
 
 BLOCK_BITS = 7
 LIMIT = 0x110000
@@ -133,6 +135,9 @@ def build_entries(api: Any) -> list[int]:
         entries[cp] |= ENGINE_WORD
     for cp in punctuation(api, code_points, whole):
         entries[cp] |= PUNCTUATION
+    for name, flag in PROPERTY.items():
+        for cp in matched(api, rf"\p{{{name}}}", assigned, text):
+            entries[cp] |= flag
     word, space = added_token_classes(api, code_points)
     for cp in word:
         entries[cp] |= WORD
@@ -145,15 +150,17 @@ def build_entries(api: Any) -> list[int]:
 def check_entries(entries: list[int]) -> None:
     """Facts that hold in every Unicode version: a changed library must not give silent nonsense."""
     lu, nd = CATEGORIES.index("Lu"), CATEGORIES.index("Nd")
+    alphabetic = PROPERTY["Alphabetic"]
     facts = {
-        "A": lu | WORD | ENGINE_WORD,
+        "A": lu | WORD | ENGINE_WORD | alphabetic | PROPERTY["Latin"] | PROPERTY["Uppercase"],
         "7": nd | NUMERIC | WORD | ENGINE_WORD,
         " ": CATEGORIES.index("Zs") | SPACE | RUST_SPACE,
         "\n": CATEGORIES.index("Cc") | SPACE | RUST_SPACE,
         "_": CATEGORIES.index("Pc") | WORD | ENGINE_WORD | PUNCTUATION,
-        "\u4e00": CATEGORIES.index("Lo") | WORD | ENGINE_WORD,
+        "\u4e00": CATEGORIES.index("Lo") | WORD | ENGINE_WORD | alphabetic | PROPERTY["Han"],
         "\u0301": CATEGORIES.index("Mn") | WORD | ENGINE_WORD,
-        "\u2167": CATEGORIES.index("Nl") | NUMERIC | WORD | ENGINE_WORD,
+        "\u2167": CATEGORIES.index("Nl")
+        | (NUMERIC | WORD | ENGINE_WORD | alphabetic | PROPERTY["Latin"] | PROPERTY["Uppercase"]),
     }
     for char, expected in facts.items():
         if entries[ord(char)] != expected:

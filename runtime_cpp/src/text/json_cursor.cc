@@ -1,6 +1,7 @@
 #include "text/json_cursor.h"
 
 #include <charconv>
+#include <cstring>
 
 #include "text/utf8.h"
 
@@ -113,6 +114,19 @@ bool JsonCursor::ReadString(std::string_view* value) {
   const size_t begin = ++position_;
   size_t position = begin;
   const auto plain_end = [&] {
+    // Eight bytes at a time while none is a quote, a backslash or below 0x20. Bytes from 0x80 up
+    // may hide behind a borrow, but only behind one of those.
+    for (; position + 8 <= text_.size(); position += 8) {
+      constexpr uint64_t kOnes = 0x0101010101010101;
+      constexpr uint64_t kHighBits = 0x8080808080808080;
+      uint64_t word;
+      std::memcpy(&word, text_.data() + position, sizeof word);
+      const uint64_t quote = word ^ kOnes * '"';
+      const uint64_t backslash = word ^ kOnes * '\\';
+      const uint64_t stops = ((quote - kOnes) & ~quote) | ((backslash - kOnes) & ~backslash) |
+                             ((word - kOnes * 0x20) & ~word);
+      if (stops & kHighBits) break;
+    }
     while (position < text_.size()) {
       const auto c = static_cast<uint8_t>(text_[position]);
       if (c == '"' || c == '\\' || c < 0x20) break;

@@ -1,6 +1,6 @@
 // Matchers for the split patterns of real tokenizers. Each is the backtracking expression worked
-// out by hand: one pass, no backtracking, linear time. Every one of them matches at every position
-// of any text, so Find always succeeds at `from`.
+// out by hand: one pass, no backtracking, linear time.
+#include <algorithm>
 #include <string_view>
 
 #include "text/split_pattern.h"
@@ -24,6 +24,14 @@ constexpr std::string_view kO200k =
     R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
     R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
+// DeepSeek cuts three times: at numbers, at Chinese and Japanese, at the rest.
+constexpr std::string_view kNumbers = R"(\p{N}{1,3})";
+constexpr std::string_view kIdeographs = "[\u4e00-\u9fa5\u3040-\u309f\u30a0-\u30ff]+";
+constexpr std::string_view kDeepSeek =
+    "[!\"#$%&'()*+,\\-./"
+    ":;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+|"
+    " ?[\\p{P}\\p{S}]+[\r\n]*|\\s*[\r\n]+|\\s+(?!\\S)|\\s+";
+
 // A character with its class; size 0 at the end of the text.
 struct Peeked {
   char32_t code_point = 0;
@@ -44,8 +52,17 @@ Peeked Peek(std::string_view text, size_t position) {
   return {c.code_point, c.size, CharClass::Of(c.code_point)};
 }
 
+bool IsAsciiLetter(char c) { return static_cast<uint8_t>((c | 0x20) - 'a') < 26; }
+
+size_t SkipAsciiLetters(std::string_view text, size_t position) {
+  while (position < text.size() && IsAsciiLetter(text[position])) ++position;
+  return position;
+}
+
 size_t SkipWhileIn(std::string_view text, size_t position, CategorySet set) {
   while (true) {
+    // Most text, without a look into the table.
+    if ((set & kSetL) == kSetL) position = SkipAsciiLetters(text, position);
     const Peeked c = Peek(text, position);
     if (!c.In(set)) return position;
     position += c.size;
@@ -133,13 +150,28 @@ size_t MatchRest(std::string_view text, size_t from, const Peeked& first, int ma
   return SkipSpaceRun<true>(text, from);
 }
 
+// Of patterns that match at every position of any text.
 template <size_t (*kMatch)(std::string_view, size_t)>
 class TotalPattern final : public SplitPattern {
  public:
-  FindResult Find(std::string_view text, size_t from, Span* match) const override {
+  FindResult Find(std::string_view text, size_t from, size_t*, Span* match) const override {
     if (from >= text.size()) return FindResult::kNone;
     *match = {from, kMatch(text, from)};
     return FindResult::kFound;
+  }
+};
+
+// The same for matches that are not everywhere: `kMatch` gives the position itself where there is
+// none.
+template <size_t (*kMatch)(std::string_view, size_t)>
+class PartialPattern final : public SplitPattern {
+ public:
+  FindResult Find(std::string_view text, size_t from, size_t*, Span* match) const override {
+    for (; from < text.size(); from += DecodeUtf8(text, from).size) {
+      *match = {from, kMatch(text, from)};
+      if (match->end > from) return FindResult::kFound;
+    }
+    return FindResult::kNone;
   }
 };
 
@@ -207,15 +239,66 @@ size_t MatchO200k(std::string_view text, size_t from) {
   return MatchRest<true>(text, from, first, 3);
 }
 
+size_t MatchNumbers(std::string_view text, size_t from) {
+  for (int digits = 0; digits < 3; ++digits) {
+    const Peeked c = Peek(text, from);
+    if (!c.In(kSetN)) break;
+    from += c.size;
+  }
+  return from;
+}
+
+size_t MatchIdeographs(std::string_view text, size_t from) {
+  while (true) {
+    const Peeked c = Peek(text, from);
+    const bool in = (c.code_point >= 0x4E00 && c.code_point <= 0x9FA5) ||
+                    (c.code_point >= 0x3040 && c.code_point <= 0x30FF);
+    if (!in) return from;
+    from += c.size;
+  }
+}
+
+size_t MatchDeepSeek(std::string_view text, size_t from) {
+  const Peeked first = Peek(text, from);
+  const size_t second = from + first.size;
+  const bool symbol = first.In(kSetP | kSetS);
+  if (symbol && first.size == 1) {
+    if (const size_t end = SkipAsciiLetters(text, second); end > second) return end;
+  }
+  // The optional character in front is tried first, then the word without it (only a mark can be
+  // either).
+  if (!symbol && !first.Newline() && !first.In(kSetL)) {
+    if (const size_t end = SkipWhileIn(text, second, kSetL | kSetM); end > second) return end;
+  }
+  if (first.In(kSetL | kSetM)) return SkipWhileIn(text, second, kSetL | kSetM);
+  const size_t begin = first.code_point == ' ' ? second : from;
+  if (size_t end = SkipWhileIn(text, begin, kSetP | kSetS); end > begin) {
+    while (end < text.size() && (text[end] == '\r' || text[end] == '\n')) ++end;
+    return end;
+  }
+  return first.Space() ? SkipSpaceRun<true>(text, from) : from;
+}
+
 class LiteralPattern final : public SplitPattern {
  public:
   explicit LiteralPattern(std::string literal) : literal_(std::move(literal)) {}
-  FindResult Find(std::string_view text, size_t from, Span* match) const override {
+  FindResult Find(std::string_view text, size_t from, size_t*, Span* match) const override {
     const size_t begin = text.find(literal_, from);
     if (begin == std::string_view::npos) return FindResult::kNone;
     *match = {begin, begin + literal_.size()};
     return FindResult::kFound;
   }
+  // What may be the start of the literal is the longest end of the text that the literal starts
+  // with.
+  FindResult FindInStream(std::string_view text, size_t from, size_t* steps,
+                          Span* match) const override {
+    if (Find(text, from, steps, match) == FindResult::kFound) return FindResult::kFound;
+    size_t begin = std::max(from, text.size() - std::min(text.size(), literal_.size() - 1));
+    while (!literal_.starts_with(text.substr(begin))) ++begin;
+    *match = {begin, begin};
+    return FindResult::kMore;
+  }
+  bool LooksBack() const override { return false; }
 
  private:
   std::string literal_;
@@ -231,6 +314,9 @@ std::unique_ptr<SplitPattern> MakeKnownPattern(std::string_view regex) {
   if (regex == kGpt2) return MakeGpt2Pattern();
   if (regex == kCl100k) return std::make_unique<TotalPattern<MatchCl100k<3>>>();
   if (regex == kQwen2) return std::make_unique<TotalPattern<MatchCl100k<1>>>();
+  if (regex == kNumbers) return std::make_unique<PartialPattern<MatchNumbers>>();
+  if (regex == kIdeographs) return std::make_unique<PartialPattern<MatchIdeographs>>();
+  if (regex == kDeepSeek) return std::make_unique<PartialPattern<MatchDeepSeek>>();
   if (regex == kO200k) return std::make_unique<TotalPattern<MatchO200k>>();
   return nullptr;
 }

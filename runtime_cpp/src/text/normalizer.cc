@@ -78,25 +78,28 @@ class ReplaceStage final : public NormalizerStage {
   FindResult Apply(std::string* text) const override {
     std::string out;
     size_t done = 0;
-    while (done < text->size()) {
-      Span match;
-      const FindResult found = pattern_->Find(*text, done, &match);
-      if (found == FindResult::kTooHard) return found;
-      if (found == FindResult::kNone) break;
-      if (done == 0) out.reserve(text->size() * 2);
+    bool any = false;
+    const FindResult found = ForEachMatch(*pattern_, *text, [&](Span match) {
+      if (!any) out.reserve(text->size() + text->size() / 2);
+      any = true;
       out.append(*text, done, match.begin - done).append(content_);
       done = match.end;
-    }
-    if (done == 0) return FindResult::kFound;
+      return FindResult::kFound;
+    });
+    if (!any || found == FindResult::kTooHard) return found;
     out.append(*text, done);
     *text = std::move(out);
     return FindResult::kFound;
   }
 
   bool CutsFront(std::string_view text) const override {
-    Span match;
-    return content_.empty() && !text.empty() &&
-           pattern_->Find(text, 0, &match) == FindResult::kFound && match.begin == 0;
+    bool cuts = false;
+    if (!content_.empty()) return false;
+    ForEachMatch(*pattern_, text, [&](Span match) {
+      cuts = match.begin == 0 && match.end > 0;
+      return FindResult::kStopped;
+    });
+    return cuts;
   }
 
  private:

@@ -13,20 +13,16 @@ namespace {
 template <class Visit>
 FindResult ForEachSpan(const SplitPattern& pattern, std::string_view text, Visit&& visit) {
   size_t done = 0;
-  while (done < text.size()) {
-    Span match;
-    const FindResult found = pattern.Find(text, done, &match);
-    if (found == FindResult::kTooHard) return found;
-    if (found == FindResult::kNone) break;
+  const FindResult found = ForEachMatch(pattern, text, [&](Span match) {
     if (done < match.begin) {
       const FindResult between = visit(Span{done, match.begin}, false);
       if (between != FindResult::kFound) return between;
     }
-    if (const FindResult result = visit(match, true); result != FindResult::kFound) return result;
     done = match.end;
-  }
-  if (done < text.size()) return visit(Span{done, text.size()}, false);
-  return FindResult::kFound;
+    return visit(match, true);
+  });
+  if (found != FindResult::kFound || done == text.size()) return found;
+  return visit(Span{done, text.size()}, false);
 }
 
 struct Part {
@@ -60,11 +56,16 @@ std::vector<Span> Merge(std::vector<Part> parts, SplitBehavior behavior) {
 
 FindResult PreTokenizer::RunStage(size_t index, Piece piece, const WordSink& sink) const {
   if (index == stages.size()) return sink(piece.text);
+  const bool split = stages[index].kind == PreTokenizerStage::kSplit;
+  return split ? RunSplit(index, piece, sink) : RunRewrite(index, piece, sink);
+}
+
+FindResult PreTokenizer::RunRewrite(size_t index, Piece piece, const WordSink& sink) const {
   const PreTokenizerStage& stage = stages[index];
   std::string text;
   switch (stage.kind) {
     case PreTokenizerStage::kSplit:
-      return RunSplit(index, piece, sink);
+      break;
     case PreTokenizerStage::kPrefixSpace:
       if (piece.text.starts_with(' ')) return RunStage(index + 1, piece, sink);
       text.reserve(piece.text.size() + 1);
@@ -94,6 +95,7 @@ FindResult PreTokenizer::RunStage(size_t index, Piece piece, const WordSink& sin
 FindResult PreTokenizer::RunSplit(size_t index, Piece piece, const WordSink& sink) const {
   const PreTokenizerStage& stage = stages[index];
   const auto next = [&](Span span) {
+    if (span.begin == span.end) return FindResult::kFound;  // of a match of nothing: a cut only
     return RunStage(index + 1,
                     {piece.text.substr(span.begin, span.end - span.begin),
                      piece.first && span.begin == 0 && !piece.front_cut},

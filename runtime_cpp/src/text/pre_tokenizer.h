@@ -61,6 +61,7 @@ class PreTokenizer {
  private:
   FindResult RunStage(size_t index, Piece piece, const WordSink& sink) const;
   FindResult RunSplit(size_t index, Piece piece, const WordSink& sink) const;
+  FindResult RunRewrite(size_t index, Piece piece, const WordSink& sink) const;
 };
 
 }  // namespace slipstream::text

@@ -2,70 +2,73 @@
 #include <optional>
 #include <string>
 
+#include "text/regex_class.h"
 #include "text/regex_program.h"
+#include "text/regex_quantifier.h"
+#include "text/regex_source.h"
 
 namespace slipstream::text {
 namespace {
 
-// Real patterns have a few dozen instructions. The limits keep hostile ones from using up memory or
-// the stack.
+// Real patterns have a few dozen instructions. The limits keep hostile ones from using up memory,
+// time or the stack.
+constexpr size_t kMaxBytes = 16384;
 constexpr size_t kMaxInstructions = 4096;
+constexpr size_t kMaxSets = 512;
 constexpr int kMaxDepth = 32;
-constexpr uint32_t kMaxCount = 1000;
+constexpr uint32_t kMaxLookbehind = 255;
 
-constexpr std::string_view kSupported =
-    "supported are literals, ., [...], \\s, \\S, \\d, \\p{general category}, groups (...), "
-    "(?:...), (?i:...), "
-    "lookahead (?=...) (?!...), | and the quantifiers * + ? {m,n}, greedy or with a + behind";
-
-constexpr CategorySet kAllCategories = (CategorySet{1} << kGeneralCategoryCount) - 1;
-
-bool IsAsciiLetter(char32_t c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
+constexpr const char* kEmptyLoop = "a repeated group that can match nothing";
 
 // Recursive descent; instructions are emitted as it goes. The first error stops it.
 class Compiler {
  public:
-  explicit Compiler(std::string_view regex) : regex_(regex) {}
+  explicit Compiler(std::string_view regex) : source_(regex), classes_(&source_) {
+    if (regex.size() > kMaxBytes) Fail("a length of more than 16384 bytes");
+  }
 
   Result<RegexProgram> Run() {
     Alternatives(0);
-    if (error_.empty() && position_ < regex_.size()) Fail("unbalanced ')'");
+    if (ok() && !source_.End()) Fail("a ')' without '('");
     Emit({RegexInstruction::kMatch});
-    if (!error_.empty()) return Status(StatusCode::kInvalidArgument, error_);
+    if (!ok()) return Status(StatusCode::kInvalidArgument, source_.error());
     return std::move(program_);
   }
 
  private:
   using Op = RegexInstruction::Op;
 
-  bool Fail(std::string_view what) {
-    if (error_.empty()) {
-      error_ = std::string(what) + " at byte " + std::to_string(position_) + " of the pattern; " +
-               std::string(kSupported);
-    }
-    return false;
-  }
-  bool ok() const { return error_.empty(); }
-  bool At(std::string_view s) const { return regex_.substr(position_).starts_with(s); }
-  bool Take(std::string_view s) {
-    if (!At(s)) return false;
-    position_ += s.size();
-    return true;
-  }
-  char32_t TakeChar() {
-    const Utf8Char c = DecodeUtf8(regex_, position_);
-    position_ += c.size;
-    return c.code_point;
-  }
+  bool Fail(std::string_view what) { return source_.Fail(what); }
+  bool ok() const { return source_.ok(); }
 
   uint32_t Here() const { return static_cast<uint32_t>(program_.code.size()); }
   uint32_t Emit(RegexInstruction instruction) {
     if (program_.code.size() >= kMaxInstructions) {
-      Fail("too large (more than 4096 instructions)");
+      Fail("a size of more than 4096 instructions");
       return 0;
     }
     program_.code.push_back(instruction);
     return Here() - 1;
+  }
+  uint32_t EmitSet(Op op, CharSet set) {
+    const auto same = std::find(program_.sets.begin(), program_.sets.end(), set);
+    const auto index = static_cast<uint32_t>(same - program_.sets.begin());
+    if (same == program_.sets.end()) {
+      if (program_.sets.size() == kMaxSets) Fail("more than 512 different classes");
+      program_.sets.push_back(std::move(set));
+    }
+    RegexInstruction instruction{op};
+    instruction.x = index;
+    return Emit(instruction);
+  }
+
+  static bool HasTarget(Op op) {
+    return op != Op::kSet && op != Op::kRepeatSet && op != Op::kAssert && op != Op::kMatch;
+  }
+  static void ShiftTargets(RegexInstruction* instruction, uint32_t from, uint32_t by) {
+    if (!HasTarget(instruction->op)) return;
+    if (instruction->x >= from) instruction->x += by;
+    if (instruction->op == Op::kFork && instruction->y >= from) instruction->y += by;
   }
   // Opens a place for one instruction at `place`, moving what follows; targets inside that part
   // move along.
@@ -79,323 +82,254 @@ class Compiler {
     }
     code[place] = instruction;
   }
-  static void ShiftTargets(RegexInstruction* instruction, uint32_t from, uint32_t by) {
-    const bool has_x = instruction->op == Op::kFork || instruction->op == Op::kJump ||
-                       instruction->op == Op::kLookahead || instruction->op == Op::kNotLookahead;
-    if (has_x && instruction->x >= from) instruction->x += by;
-    if (instruction->op == Op::kFork && instruction->y >= from) instruction->y += by;
-  }
 
   // a|b|c  ->  fork L1, L2; L1: a; jump end; L2: fork ...
-  void Alternatives(int depth) {
+  Length Alternatives(int depth) {
+    Length length{kUnbounded, 0};
     if (depth > kMaxDepth) {
       Fail("groups nested deeper than 32 levels");
-      return;
+      return length;
     }
     std::vector<uint32_t> jumps;
     while (ok()) {
       const uint32_t begin = Here();
-      Sequence(depth);
-      if (!ok() || !Take("|")) break;
-      InsertAt(begin, {Op::kFork, RegexInstruction::kGreedy, begin + 1});
+      const Length part = Sequence(depth);
+      length = {std::min(length.min, part.min), std::max(length.max, part.max)};
+      if (!ok() || !source_.Take("|")) break;
+      InsertAt(begin, {Op::kFork, false, begin + 1});
       jumps.push_back(Emit({Op::kJump}));
       if (ok()) program_.code[begin].y = Here();
     }
     for (const uint32_t jump : jumps) {
       if (ok()) program_.code[jump].x = Here();
     }
+    return length;
   }
 
-  void Sequence(int depth) {
+  Length Sequence(int depth) {
+    Length length;
     previous_letter_ = 0;
-    while (ok() && position_ < regex_.size() && !At("|") && !At(")")) Quantified(depth);
+    std::string_view comment;
+    while (ok() && !source_.End() && !source_.At("|") && !source_.At(")")) {
+      if (source_.Take("(?#")) {
+        if (!source_.TakeUntil(")", &comment)) Fail("a comment without ')'");
+      } else {
+        length = length + Quantified(depth);
+      }
+    }
     previous_letter_ = 0;
+    return length;
   }
 
-  void Quantified(int depth) {
+  Length Quantified(int depth) {
     const uint32_t begin = Here();
     std::optional<CharSet> set;
-    if (At("(")) {
+    Length length;
+    bool repeatable = true;
+    if (source_.At("(")) {
       previous_letter_ = 0;
-      if (Group(depth)) return;  // a lookahead takes no quantifier
+      length = Group(depth, &repeatable);
+    } else if (TakeAnchor()) {
+      previous_letter_ = 0;
+      repeatable = false;
     } else {
-      set = Atom();
-      if (!ok()) return;
+      set = classes_.ReadAtom();
+      NoteLetter();
+      length = {1, 1};
     }
-    uint32_t min = 1;
-    uint32_t max = 1;
-    bool braces = false;
-    if (!Quantifier(&min, &max, &braces)) {
-      if (set) Emit({Op::kSet, RegexInstruction::kGreedy, AddSet(std::move(*set))});
-      return;
+    Quantifier quantifier;
+    if (!ok()) return length;
+    if (!TakeQuantifier(&source_, &quantifier)) {
+      if (set) EmitSet(Op::kSet, std::move(*set));
+      return length;
     }
     previous_letter_ = 0;
-    if (At("?")) {
-      Fail("a lazy quantifier");
-      return;
-    }
-    const bool plus = At("+");
-    if (plus && (braces || !set)) {
-      Fail("a possessive quantifier on a group or behind {m,n}");
-      return;
-    }
-    if (plus) ++position_;
-    if (At("*") || At("+") || At("?") || At("{")) {
-      Fail("a quantifier behind a quantifier");
-      return;
-    }
-    if (set) {
-      Emit({Op::kRepeatSet, plus ? RegexInstruction::kPossessive : RegexInstruction::kGreedy,
-            AddSet(std::move(*set)), 0, min, max});
+    const char32_t letter = set && classes_.ignore_case ? classes_.literal() : 0;
+    if (quantifier.braces && (letter == 's' || letter == 'f'))
+      Fail("the letters f and s with {m,n} under (?i:...)");
+    if (!repeatable) Fail("a quantifier behind an anchor or a lookaround");
+    const bool more = source_.At("*") || source_.At("{") ||
+                      ((!quantifier.braces || quantifier.mode == Quantifier::kLazy) &&
+                       (source_.At("+") || source_.At("?")));
+    if (more) Fail("a quantifier behind a quantifier");
+    if (!ok()) return length;
+    const bool optional = quantifier.min == 0 && quantifier.max == 1;
+    // Engines differ in how such a loop ends.
+    if (length.min == 0 && !optional) Fail(kEmptyLoop);
+    if (set && quantifier.mode != Quantifier::kLazy) {
+      const uint32_t at = EmitSet(Op::kRepeatSet, std::move(*set));
+      if (!ok()) return length;
+      RegexInstruction& repeat = program_.code[at];
+      repeat.possessive = quantifier.mode == Quantifier::kPossessive;
+      repeat.min = quantifier.min;
+      repeat.max = quantifier.max;
     } else {
-      RepeatGroup(begin, min, max);
+      if (set) EmitSet(Op::kSet, std::move(*set));
+      Repeat(begin, quantifier);
     }
+    length = length * quantifier;
+    // Behind braces, a + repeats what they made, and a ? makes it optional.
+    if (!quantifier.braces || quantifier.mode == Quantifier::kLazy) return length;
+    Quantifier outer;
+    if (source_.Take("+")) {
+      outer = {1, kUnbounded};
+    } else if (source_.Take("?")) {
+      outer = {0, 1};
+    } else {
+      return length;
+    }
+    if (length.min == 0 && outer.min > 0) Fail(kEmptyLoop);
+    Repeat(begin, outer);
+    return length * outer;
   }
 
-  // Only `?` of a group occurs in split patterns. A loop over a group that may match nothing has
-  // its own rules in every engine, so loops over groups are refused.
-  void RepeatGroup(uint32_t begin, uint32_t min, uint32_t max) {
-    if (min != 0 || max != 1) {
-      Fail("a quantifier other than ? on a group");
-      return;
+  // Repeats the code from `begin` on: copies for what must be there, then a loop or nested options.
+  void Repeat(uint32_t begin, const Quantifier& quantifier) {
+    if (!ok()) return;
+    const std::vector<RegexInstruction> body(program_.code.begin() + begin, program_.code.end());
+    program_.code.resize(begin);
+    const bool atomic = quantifier.mode == Quantifier::kPossessive;
+    if (atomic) Emit({Op::kAtomic});
+    const auto copy = [&] {
+      const uint32_t by = Here() - begin;
+      for (RegexInstruction instruction : body) {
+        ShiftTargets(&instruction, 0, by);
+        Emit(instruction);
+        if (!ok()) return;
+      }
+    };
+    const auto aim = [&](uint32_t fork, uint32_t out) {
+      if (!ok()) return;
+      RegexInstruction& in = program_.code[fork];
+      in.x = fork + 1;
+      in.y = out;
+      if (quantifier.mode == Quantifier::kLazy) std::swap(in.x, in.y);
+    };
+    for (uint32_t i = 0; i < quantifier.min && ok(); ++i) copy();
+    if (quantifier.max == kUnbounded) {
+      const uint32_t fork = Emit({Op::kFork});
+      copy();
+      Emit({Op::kJump, false, fork});
+      aim(fork, Here());
+    } else {
+      std::vector<uint32_t> forks;
+      for (uint32_t i = quantifier.min; i < quantifier.max && ok(); ++i) {
+        forks.push_back(Emit({Op::kFork}));
+        copy();
+      }
+      for (const uint32_t fork : forks) aim(fork, Here());
     }
-    InsertAt(begin, {Op::kFork, RegexInstruction::kGreedy, begin + 1});
-    if (ok()) program_.code[begin].y = Here();
+    if (!atomic) return;
+    Emit({Op::kMatch});
+    if (ok()) program_.code[begin].x = Here();
   }
 
-  // True when the group was a lookahead.
-  bool Group(int depth) {
-    const bool outer_case = ignore_case_;
+  bool TakeAnchor() {
+    constexpr std::pair<std::string_view, RegexInstruction::Anchor> kAnchors[] = {
+        {"^", RegexInstruction::kLineBegin},        {"$", RegexInstruction::kLineEnd},
+        {"\\A", RegexInstruction::kTextBegin},      {"\\z", RegexInstruction::kTextEnd},
+        {"\\Z", RegexInstruction::kLastLineEnd},    {"\\b", RegexInstruction::kWordBoundary},
+        {"\\B", RegexInstruction::kNotWordBoundary}};
+    for (const auto& [text, anchor] : kAnchors) {
+      if (!source_.Take(text)) continue;
+      Emit({Op::kAssert, false, anchor});
+      return true;
+    }
+    return false;
+  }
+
+  // A group with its brackets. Lookarounds take no characters and no quantifier.
+  Length Group(int depth, bool* repeatable) {
+    const bool outer_case = classes_.ignore_case;
+    const bool outer_dot = classes_.dot_takes_newline;
     std::optional<Op> look;
-    if (Take("(?:")) {
-    } else if (Take("(?i:")) {
-      ignore_case_ = true;
-    } else if (Take("(?=")) {
-      look = Op::kLookahead;
-    } else if (Take("(?!")) {
-      look = Op::kNotLookahead;
-    } else if (At("(?")) {
-      Fail("an unknown group (?...)");
-      return false;
-    } else {
-      Take("(");
+    bool atomic = false;
+    bool to_the_end = false;
+    constexpr std::pair<std::string_view, Op> kLooks[] = {{"(?=", Op::kLookahead},
+                                                          {"(?!", Op::kNotLookahead},
+                                                          {"(?<=", Op::kLookbehind},
+                                                          {"(?<!", Op::kNotLookbehind}};
+    for (const auto& [text, op] : kLooks) {
+      if (!look && source_.Take(text)) look = op;
     }
-    const uint32_t at = look ? Emit({*look}) : 0;
-    Alternatives(depth + 1);
+    std::string_view name;
     if (look) {
+      *repeatable = false;
+    } else if (source_.Take("(?>")) {
+      atomic = true;
+    } else if (source_.Take("(?<")) {
+      if (!source_.TakeUntil(">", &name)) Fail("a group's name without '>'");
+    } else if (source_.Take("(?:")) {
+    } else if (source_.Take("(?")) {
+      to_the_end = TakeOptions();
+      *repeatable = !to_the_end;
+    } else {
+      source_.Take("(");
+    }
+    const bool apart = look.has_value() || atomic;
+    const bool outer_lookbehind = in_lookbehind_;
+    if (look && in_lookbehind_) Fail("a lookaround in a lookbehind");
+    in_lookbehind_ |= look == Op::kLookbehind || look == Op::kNotLookbehind;
+    const uint32_t at = apart ? Emit({look.value_or(Op::kAtomic)}) : 0;
+    Length length = ok() ? Alternatives(depth + 1) : Length{};
+    if (apart) {
       Emit({Op::kMatch});
       if (ok()) program_.code[at].x = Here();
     }
-    ignore_case_ = outer_case;
-    if (ok() && !Take(")")) Fail("a group without ')'");
-    if (look && ok() && (At("*") || At("+") || At("?") || At("{")))
-      Fail("a quantifier behind a lookahead");
-    return look.has_value();
+    if (look) SetLook(at, &length);
+    in_lookbehind_ = outer_lookbehind;
+    classes_.ignore_case = outer_case;
+    classes_.dot_takes_newline = outer_dot;
+    // (?i) holds up to the end of the group around it, whose bracket is not its own.
+    if (ok() && !to_the_end && !source_.Take(")")) Fail("a group without ')'");
+    return length;
   }
 
-  bool Quantifier(uint32_t* min, uint32_t* max, bool* braces) {
-    if (Take("*")) {
-      *min = 0, *max = RegexProgram::kUnbounded;
-    } else if (Take("+")) {
-      *min = 1, *max = RegexProgram::kUnbounded;
-    } else if (Take("?")) {
-      *min = 0, *max = 1;
-    } else if (At("{")) {
-      *braces = true;
-      ++position_;
-      if (!Number(min)) return Fail("wrong {m,n}");
-      *max = *min;
-      if (Take(",")) {
-        if (At("}")) {
-          *max = RegexProgram::kUnbounded;
-        } else if (!Number(max)) {
-          return Fail("wrong {m,n}");
-        }
+  void SetLook(uint32_t at, Length* length) {
+    if (!ok()) return;
+    RegexInstruction& look = program_.code[at];
+    if (look.op == Op::kLookbehind || look.op == Op::kNotLookbehind) {
+      if (length->max > kMaxLookbehind) Fail("a lookbehind of more than 255 characters");
+      look.min = length->min;
+      look.max = length->max;
+    }
+    *length = {0, 0};
+  }
+
+  // Behind "(?": letters, a hyphen before those to switch off, and ':' or ')'. True for ')'.
+  bool TakeOptions() {
+    bool on = true;
+    while (ok()) {
+      if (source_.Take(":")) return false;
+      if (source_.Take(")")) return true;
+      if (source_.Take("-")) {
+        on = false;
+      } else if (source_.Take("i")) {
+        classes_.ignore_case = on;
+      } else if (source_.Take("m")) {
+        classes_.dot_takes_newline = on;
+      } else {
+        Fail("an unknown group (?...)");
       }
-      if (!Take("}") || *max < *min || *max == 0) return Fail("wrong {m,n}");
-    } else {
-      return false;
     }
-    return true;
-  }
-
-  bool Number(uint32_t* value) {
-    const size_t begin = position_;
-    *value = 0;
-    while (position_ < regex_.size() && regex_[position_] >= '0' && regex_[position_] <= '9' &&
-           *value <= kMaxCount) {
-      *value = *value * 10 + (regex_[position_++] - '0');
-    }
-    return position_ > begin && *value <= kMaxCount;
-  }
-
-  uint32_t AddSet(CharSet set) {
-    program_.sets.push_back(std::move(set));
-    return static_cast<uint32_t>(program_.sets.size() - 1);
-  }
-
-  CharSet Atom() {
-    CharSet set;
-    if (Take(".")) {
-      set.ranges = {{'\n', '\n'}};
-      set.negated = true;
-    } else if (Take("[")) {
-      Class(&set);
-    } else if (At("\\")) {
-      Escape(&set, false);
-    } else if (At("^") || At("$") || At("*") || At("+") || At("?") || At("{")) {
-      Fail(std::string("'") + regex_[position_] + "' in this place");
-    } else {
-      Literal(TakeChar(), &set);
-    }
-    if (!set.ranges.empty() || ok()) NoteLetter(set);
-    return set;
-  }
-
-  void Literal(char32_t c, CharSet* set) {
-    set->ranges.push_back({c, c});
-    if (!ignore_case_) return;
-    if (c >= 0x80) {
-      Fail("a character outside ASCII under (?i:...)");
-      return;
-    }
-    if (!IsAsciiLetter(c)) return;
-    set->ranges.push_back({c ^ 0x20, c ^ 0x20});
-    if ((c | 0x20) == 's') set->ranges.push_back({0x17F, 0x17F});    // long s
-    if ((c | 0x20) == 'k') set->ranges.push_back({0x212A, 0x212A});  // Kelvin sign
+    return false;
   }
 
   // Without regard to case, the engine also matches ligatures and the sharp s for these pairs of
   // letters.
-  void NoteLetter(const CharSet& set) {
-    const char32_t c = ignore_case_ && !set.ranges.empty() ? set.ranges[0].first | 0x20 : 0;
+  void NoteLetter() {
+    const char32_t c = classes_.ignore_case ? classes_.literal() : 0;
     const auto pair = [&](char32_t a, char32_t b) { return previous_letter_ == a && c == b; };
-    if (pair('f', 'f') || pair('f', 'i') || pair('f', 'l') || pair('s', 's') || pair('s', 't')) {
+    if (pair('f', 'f') || pair('f', 'i') || pair('f', 'l') || pair('s', 's') || pair('s', 't'))
       Fail("the letters ff, fi, fl, ss or st under (?i:...)");
-    }
     previous_letter_ = c;
   }
 
-  // \x at position_. Inside a class, sets are added to `set`. Returns the code point of a single
-  // character.
-  std::optional<char32_t> Escape(CharSet* set, bool in_class) {
-    ++position_;
-    if (position_ >= regex_.size()) {
-      Fail("a backslash at the end");
-      return {};
-    }
-    if (Take("s")) {
-      set->space = true;
-    } else if (Take("S")) {
-      set->not_space = true;
-    } else if (Take("d")) {
-      set->categories |= CategoryBit(kNd);
-    } else if (Take("p{")) {
-      Property(set, false);
-    } else if (Take("P{")) {
-      Property(set, true);
-    } else {
-      const char32_t c = EscapedChar();
-      if (ok() && !in_class) Literal(c, set);
-      return c;
-    }
-    return {};
-  }
-
-  void Property(CharSet* set, bool inverted) {
-    const size_t end = regex_.find('}', position_);
-    std::string_view name =
-        regex_.substr(position_, end == std::string_view::npos ? end : end - position_);
-    const CategorySet found = end == std::string_view::npos ? 0 : CategorySetNamed(name);
-    if (found != 0) {
-      set->categories |= inverted ? kAllCategories & ~found : found;
-      position_ = end + 1;
-      return;
-    }
-    Fail("the property '" + std::string(name.substr(0, 32)) + "'");
-  }
-
-  char32_t EscapedChar() {
-    if (Take("n")) return '\n';
-    if (Take("r")) return '\r';
-    if (Take("t")) return '\t';
-    if (Take("f")) return '\f';
-    if (Take("u")) return Hex(4);
-    if (Take("x")) return Hex(2);
-    const char32_t c = TakeChar();
-    const bool plain = c < 0x80 && !IsAsciiLetter(c) && !(c >= '0' && c <= '9');
-    if (!plain) Fail("an unknown escape");
-    return c;
-  }
-
-  char32_t Hex(int digits) {
-    char32_t value = 0;
-    for (int i = 0; i < digits; ++i) {
-      const char c = position_ < regex_.size() ? regex_[position_] : ' ';
-      const char32_t lower = static_cast<char32_t>(c) | 0x20;
-      const bool number = c >= '0' && c <= '9';
-      if (!number && !(lower >= 'a' && lower <= 'f')) {
-        Fail("a wrong hexadecimal escape");
-        return 0;
-      }
-      value = value * 16 + (number ? c - '0' : lower - 'a' + 10);
-      ++position_;
-    }
-    // \x80 and above are bytes to the engine, not code points.
-    if ((digits == 2 && value >= 0x80) || (value >= 0xD800 && value < 0xE000))
-      Fail("a wrong hexadecimal escape");
-    return value;
-  }
-
-  void Class(CharSet* set) {
-    const bool negated = Take("^");
-    if (negated && ignore_case_) Fail("a negated class under (?i:...)");
-    if (At("]")) Fail("an empty class");
-    while (ok() && !At("]")) {
-      if (position_ >= regex_.size()) {
-        Fail("a class without ']'");
-        return;
-      }
-      if (At("[") || At("&&")) {
-        Fail("a class inside a class");
-        return;
-      }
-      ClassItem(set);
-    }
-    if (ok()) ++position_;
-    set->negated = negated;
-  }
-
-  void ClassItem(CharSet* set) {
-    std::optional<char32_t> low = At("\\") ? Escape(set, true) : std::optional(TakeChar());
-    if (!ok() || !low) return;
-    const bool range = At("-") && regex_.substr(position_ + 1, 1) != "]";
-    if (!range) {
-      Literal(*low, set);
-      return;
-    }
-    ++position_;
-    if (position_ >= regex_.size() || At("[")) {
-      Fail("a wrong range in a class");
-      return;
-    }
-    const std::optional<char32_t> high = At("\\") ? Escape(set, true) : std::optional(TakeChar());
-    if (!ok()) return;
-    if (!high || *high < *low) {
-      Fail("a wrong range in a class");
-    } else if (ignore_case_) {
-      Fail("a range under (?i:...)");
-    } else {
-      set->ranges.push_back({*low, *high});
-    }
-  }
-
-  std::string_view regex_;
-  size_t position_ = 0;
-  bool ignore_case_ = false;
+  RegexSource source_;
+  RegexClassReader classes_;
   char32_t previous_letter_ = 0;
+  bool in_lookbehind_ = false;
   RegexProgram program_;
-  std::string error_;
 };
 
 }  // namespace

@@ -1,49 +1,44 @@
-// A small backtracking matcher for split patterns that have no hand-written one. It knows the
-// constructs that such patterns use, over the same Unicode tables, and refuses every other one by
-// name rather than guess at its meaning.
+// A small backtracking matcher for split patterns that have no hand-written one: Oniguruma's syntax
+// as far as tokenizer files use it, over the same Unicode tables. Every other construct is refused
+// by name rather than guessed at.
 #pragma once
 
 #include <cstdint>
-#include <utility>
+#include <memory>
+#include <string_view>
 #include <vector>
 
+#include "text/char_set.h"
 #include "text/split_pattern.h"
-#include "text/unicode.h"
-#include "text/utf8.h"
 
 namespace slipstream::text {
-
-/// A set of code points: ranges, general categories, white space.
-struct CharSet {
-  std::vector<std::pair<char32_t, char32_t>> ranges;  // inclusive
-  CategorySet categories = 0;
-  bool space = false;      // \s
-  bool not_space = false;  // \S inside a class
-  bool negated = false;
-
-  bool Contains(char32_t c) const {
-    const CharClass cls = CharClass::Of(c);
-    bool in = cls.In(categories) || (space && cls.IsSpace()) || (not_space && !cls.IsSpace());
-    for (size_t i = 0; i < ranges.size() && !in; ++i)
-      in = c >= ranges[i].first && c <= ranges[i].second;
-    return in != negated;
-  }
-};
 
 struct RegexInstruction {
   enum Op : uint8_t {
     kSet,        // one character of sets[x]
-    kRepeatSet,  // sets[x], from `min` to `max` times, by `mode`
+    kRepeatSet,  // sets[x], from `min` to `max` times, greedily; possessive: gives nothing back
     kFork,       // go on at x; on failure at y
     kJump,       // go on at x
-    kLookahead,  // the program from the next instruction on to its kMatch must match here; then go
-                 // on at x
-    kNotLookahead,  // it must not
+    kAssert,     // the anchor x holds here
+    // The program from the next instruction on, up to its kMatch, runs on its own; then go on at x.
+    kAtomic,         // it must match; nothing of it is given back
+    kLookahead,      // it must match, and takes nothing
+    kNotLookahead,   // it must not match
+    kLookbehind,     // it must match `min` to `max` characters that end here
+    kNotLookbehind,  // it must not
     kMatch,
   };
-  enum Mode : uint8_t { kGreedy, kPossessive };
+  enum Anchor : uint8_t {
+    kLineBegin,        // ^
+    kLineEnd,          // $
+    kTextBegin,        // \A
+    kTextEnd,          // \z
+    kLastLineEnd,      // \Z
+    kWordBoundary,     // \b
+    kNotWordBoundary,  // \B
+  };
   Op op;
-  Mode mode = kGreedy;
+  bool possessive = false;
   uint32_t x = 0;
   uint32_t y = 0;
   uint32_t min = 0;
@@ -51,18 +46,15 @@ struct RegexInstruction {
 };
 
 struct RegexProgram {
-  static constexpr uint32_t kUnbounded = ~uint32_t{0};
   std::vector<RegexInstruction> code;
   std::vector<CharSet> sets;
 };
 
 /// Compiles `regex` (valid UTF-8). kInvalidArgument naming the construct and its place when it is
-/// wrong or not supported: supported are literals, . [...] \s \S \d \p{general category}, groups
-/// (?:) (?i:), lookahead, | and greedy or possessive quantifiers.
+/// wrong or not supported; the message lists what is supported.
 Result<RegexProgram> CompileRegex(std::string_view regex);
 
-/// A pattern that runs a compiled program. kInvalidArgument also when the expression can match
-/// nothing at all.
+/// A pattern that runs a compiled program.
 Result<std::unique_ptr<SplitPattern>> MakeRegexPattern(std::string_view regex);
 
 }  // namespace slipstream::text

@@ -64,6 +64,20 @@ constexpr CategorySet kSetC =
 /// The categories that \p{name} stands for: "L", "Lu" and so on; 0 when there is no such name.
 CategorySet CategorySetNamed(std::string_view name);
 
+/// Scripts and derived properties. The value is the bit of a table entry, as in
+/// generate_unicode_tables.py.
+enum class UnicodeProperty : uint8_t {
+  kHan = 23,
+  kHiragana,
+  kKatakana,
+  kHangul,
+  kLatin,
+  kCyrillic,
+  kAlphabetic,
+  kLowercase,
+  kUppercase
+};
+
 namespace internal {
 extern const uint16_t* const kUnicodeStage1;
 extern const uint32_t* const kUnicodeStage2;
@@ -116,6 +130,7 @@ class CharClass {
   bool HasCompatible() const { return entry_ & (1 << 20); }
   bool HasLower() const { return entry_ & (1 << 21); }
   bool IsCombining() const { return entry_ & (1 << 22); }
+  bool Has(UnicodeProperty property) const { return entry_ >> static_cast<int>(property) & 1; }
 
  private:
   explicit CharClass(uint32_t entry) : entry_(entry) {}

@@ -32,7 +32,7 @@ UnigramModel::UnigramModel(const Vocabulary& vocabulary, std::vector<double> sco
   trie_ = ByteTrie(keys);
 }
 
-bool UnigramModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+bool UnigramModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
   if (word.empty()) return true;
   std::vector<Step> steps(word.size() + 1);
   const auto offer = [&](size_t begin, size_t end, TokenId id, double score) {

@@ -18,9 +18,9 @@ class UnigramModel final : public Model {
   UnigramModel(const Vocabulary& vocabulary, std::vector<double> scores, TokenId unk_id,
                bool byte_fallback);
 
-  bool Encode(std::string_view word, std::vector<TokenId>* ids) const override;
-
  private:
+  bool EncodeWord(std::string_view word, std::vector<TokenId>* ids) const override;
+
   struct Step {
     double score = 0;
     size_t begin = 0;

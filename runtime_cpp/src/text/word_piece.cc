@@ -24,7 +24,7 @@ WordPieceModel::WordPieceModel(const Vocabulary& vocabulary, TokenId unk_id, std
     longest_ = std::max(longest_, vocabulary.Bytes(id).size());
 }
 
-bool WordPieceModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+bool WordPieceModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
   const auto chars = static_cast<size_t>(std::count_if(word.begin(), word.end(), IsStart));
   if (chars > max_chars_) return PushUnknown(unk_id_, ids);
   const size_t before = ids->size();
@@ -53,7 +53,7 @@ bool WordPieceModel::Encode(std::string_view word, std::vector<TokenId>* ids) co
   return true;
 }
 
-bool WordLevelModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
+bool WordLevelModel::EncodeWord(std::string_view word, std::vector<TokenId>* ids) const {
   const TokenId id = vocabulary_.FindBytes(word);
   if (id < 0) return PushUnknown(unk_id_, ids);
   ids->push_back(id);

@@ -18,9 +18,9 @@ class WordPieceModel final : public Model {
   WordPieceModel(const Vocabulary& vocabulary, TokenId unk_id, std::string prefix,
                  size_t max_chars);
 
-  bool Encode(std::string_view word, std::vector<TokenId>* ids) const override;
-
  private:
+  bool EncodeWord(std::string_view word, std::vector<TokenId>* ids) const override;
+
   const Vocabulary& vocabulary_;
   TokenId unk_id_;
   std::string prefix_;
@@ -34,9 +34,9 @@ class WordLevelModel final : public Model {
   WordLevelModel(const Vocabulary& vocabulary, TokenId unk_id)
       : vocabulary_(vocabulary), unk_id_(unk_id) {}
 
-  bool Encode(std::string_view word, std::vector<TokenId>* ids) const override;
-
  private:
+  bool EncodeWord(std::string_view word, std::vector<TokenId>* ids) const override;
+
   const Vocabulary& vocabulary_;
   TokenId unk_id_;
 };
