@@ -1,6 +1,8 @@
 """Engines built once for a checkpoint folder, named by what went into them.
 
-Finding an engine that exists reads no weights and imports neither numpy nor the compiler.
+Finding an engine that exists reads no weights and imports neither numpy nor the compiler. The
+cache holds at most `SLIPSTREAM_CACHE_LIMIT` bytes of engines (default 64 GiB): after a build, those
+that were not used for longest go.
 """
 
 from __future__ import annotations
@@ -10,6 +12,8 @@ import fcntl
 import hashlib
 import json
 import os
+import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -17,8 +21,13 @@ from slipstream._paths import cache_dir
 from slipstream.builder.config import BuildConfig
 from slipstream.builder.engine.reader import EngineReader
 from slipstream.errors import IoError, NotFoundError, SlipstreamError
+from slipstream.units import parse_bytes
 from slipstream.version import __version__
 
+LIMIT_VARIABLE = "SLIPSTREAM_CACHE_LIMIT"
+DEFAULT_LIMIT = "64GiB"
+# An engine that was just given out stays: its user may not have opened it yet.
+_KEPT_SECONDS = 60.0
 # Everything of a checkpoint folder that a build reads.
 _INPUTS = ("*.safetensors", "*.json", "*.jinja")
 
@@ -27,12 +36,16 @@ def build_cached(
     checkpoint: str | os.PathLike[str],
     config: BuildConfig | None = None,
     progress: Callable[[int, int], None] | None = None,
+    log: Callable[[str], None] | None = None,
 ) -> Path:
     """The engine of a checkpoint folder and configuration, built if the cache has none.
 
     Processes that ask for the same engine at once build it once. A damaged entry is built again.
-    Raises what `build` raises, NotFoundError for a missing folder, IoError for the cache folder.
+    `log` gets a line for each engine that was removed to keep the cache small (default: stderr).
+    Raises what `build` raises, NotFoundError for a missing folder, IoError for the cache folder,
+    InvalidArgumentError for a SLIPSTREAM_CACHE_LIMIT that is no size.
     """
+    limit = parse_bytes(os.environ.get(LIMIT_VARIABLE) or DEFAULT_LIMIT, LIMIT_VARIABLE)
     folder = Path(checkpoint)
     if not folder.is_dir():
         raise NotFoundError(f"{folder} is no folder; give the folder of a checkpoint")
@@ -52,6 +65,8 @@ def build_cached(
                 from slipstream.builder.build import build
 
                 build(folder, target, wanted, progress)
+                _evict(root, limit, target, log or _to_stderr)
+            os.utime(target)
     except OSError as error:
         raise IoError(
             f"{error.filename or root}: {error.strerror}; set SLIPSTREAM_CACHE to a folder that "
@@ -75,6 +90,34 @@ def _key(folder: Path, config: BuildConfig) -> str:
             entries.append([file.name, info.st_size, digest])
     text = json.dumps([__version__, config.to_json(), entries], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def _evict(root: Path, limit: int, keep: Path, log: Callable[[str], None]) -> None:
+    """Removes engines, the one whose last use is longest ago first, until the rest fit. A process
+    that has one open keeps it: the file goes when it is closed."""
+    found = []
+    for path in root.glob("*.engine"):
+        with contextlib.suppress(FileNotFoundError):  # Another process evicts too.
+            info = path.stat()
+            found.append((info.st_mtime, info.st_size, path))
+    total = sum(size for _, size, _ in found)
+    newest = time.time() - _KEPT_SECONDS
+    for used, size, path in sorted(found):
+        if total <= limit:
+            return
+        if path == keep or used > newest:
+            continue
+        path.unlink(missing_ok=True)
+        total -= size
+        day = time.strftime("%F", time.localtime(used))
+        log(
+            f"{path}: removed, {size} bytes, last used {day}: the cache holds at most {limit} "
+            f"bytes ({LIMIT_VARIABLE})"
+        )
+
+
+def _to_stderr(line: str) -> None:
+    print(f"slipstream: {line}", file=sys.stderr)
 
 
 def _sound(path: Path) -> bool:

@@ -13,7 +13,8 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 from slipstream._streams import discard_stdout, prepare_streams
-from slipstream.builder.config import FORMATS, TARGETS, BuildConfig, parse_sm
+from slipstream.builder.config import TARGETS, BuildConfig, parse_sm
+from slipstream.builder.formats import KV_FORMATS, WEIGHT_FORMATS
 from slipstream.errors import InternalError, SlipstreamError
 from slipstream.version import __version__
 
@@ -82,10 +83,13 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="folder with config.json")
     parser.add_argument("-o", "--output", metavar="FILE", help="the engine file to write")
     parser.add_argument(
-        "--weights", choices=FORMATS, default="bf16", help="format of the weights (default: bf16)"
+        "--weights",
+        choices=WEIGHT_FORMATS,
+        default="bf16",
+        help="format of the weights (default: bf16)",
     )
     parser.add_argument(
-        "--kv-cache", choices=FORMATS, default="bf16", help="format of the cache (default: bf16)"
+        "--kv-cache", choices=KV_FORMATS, default="bf16", help="format of the cache (default: bf16)"
     )
     parser.add_argument(
         "--target",

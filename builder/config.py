@@ -6,9 +6,9 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from slipstream.builder.errors import InputError
+from slipstream.builder.formats import KV_FORMATS, WEIGHT_FORMATS
 from slipstream.builder.targets import registry
 
-FORMATS = ("f32", "f16", "bf16")
 TARGETS = registry.NAMES
 
 # Upper bounds of the limits: what the runtime accepts. Rotary angles are exact up to 2^20 positions
@@ -24,7 +24,8 @@ class BuildConfig:
 
     Args:
         weights: format of the matrices: "f32", "f16" or "bf16".
-        kv_cache: format of the KV cache, the same choices.
+        kv_cache: format of the KV cache: the same choices, or "int8" with a scale for each token
+            and head.
         target: what to compile for beside the CPU, whose plan every engine holds: "cpu" (nothing
             else) or "tensorrt-rtx".
         sm: compute capabilities of the GPUs to compile for, such as (89, 120): with a GPU target,
@@ -47,8 +48,8 @@ class BuildConfig:
     max_num_tokens: int | None = None
 
     def __post_init__(self) -> None:
-        _choice("weights", self.weights, FORMATS)
-        _choice("kv_cache", self.kv_cache, FORMATS)
+        _choice("weights", self.weights, WEIGHT_FORMATS)
+        _choice("kv_cache", self.kv_cache, KV_FORMATS)
         _choice("target", self.target, TARGETS)
         object.__setattr__(self, "sm", _compute_capabilities(self.target, self.sm))
         _limit("max_seq_len", self.max_seq_len, 2, MAX_SEQ_LEN)

@@ -15,7 +15,7 @@ from slipstream.errors import CorruptFileError, SlipstreamError
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exit code: 0, or 2 when the file or the arguments are wrong."""
+    """Exit code: 0, 2 when the file or the arguments are wrong, 1 when reading failed."""
     try:
         args = make_parser().parse_args(argv)
     except SystemExit as end:  # argparse has printed its message.
@@ -27,7 +27,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             print(_text(engine, args))
     except SlipstreamError as error:
         print(f"slipstream inspect: error: {error}", file=sys.stderr)
-        return 2
+        return error.exit_code
     return 0
 
 

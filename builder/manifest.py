@@ -11,10 +11,10 @@ from slipstream.builder.engine.layout import (
     HASH_ALGORITHM,
     MAJOR,
     MINOR,
-    NUMERICS,
     canonical_json,
 )
 from slipstream.builder.errors import InputError
+from slipstream.builder.formats import NUMERICS
 from slipstream.builder.plan.program import CpuProgram
 from slipstream.builder.plan.tensors import TensorPlan
 from slipstream.version import __version__

@@ -12,7 +12,8 @@ from slipstream.builder.checkpoint import Checkpoint
 from slipstream.builder.checkpoint.convert import convert, to_f32
 from slipstream.builder.engine.writer import WeightsSection
 from slipstream.builder.errors import InputError, InternalError
-from slipstream.builder.plan.tensors import BLOCK_ROWS, ELEMENT_BYTES, TensorPlan
+from slipstream.builder.formats import BLOCK_ROWS, ELEMENT_BYTES
+from slipstream.builder.plan.tensors import TensorPlan
 
 # Called with the bytes written so far and in all.
 Progress = Callable[[int, int], None]

@@ -9,9 +9,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipstream.builder.engine import layout
+from slipstream.builder.formats import (
+    KV_BLOCK_TOKENS,
+    KV_FORMATS,
+    NUMERICS,
+    WEIGHT_FORMATS,
+    kv_scale_granularity,
+)
 
 _NEWER = "use a newer version of Slipstream"
-_RUNS = "this version runs f32, f16 and bf16"
+_RUNS = f"this version runs {', '.join(WEIGHT_FORMATS[:-1])} and {WEIGHT_FORMATS[-1]}"
+_CACHES = f"this version runs {', '.join(KV_FORMATS[:-1])} and {KV_FORMATS[-1]}"
 
 
 @dataclass(frozen=True)
@@ -41,14 +49,13 @@ def _features(m: dict[str, Any]) -> Iterator[Mismatch]:
 
 
 def _numbers(m: dict[str, Any]) -> Iterator[Mismatch]:
-    if m["numerics"] != layout.NUMERICS:
+    if m["numerics"] != NUMERICS:
         yield Mismatch(
-            f'its numerics contract is "{m["numerics"]}"; this version computes by '
-            f'"{layout.NUMERICS}"',
+            f'its numerics contract is "{m["numerics"]}"; this version computes by "{NUMERICS}"',
             f"rebuild the engine with this version, or {_NEWER}",
         )
     weights = m["quantization"]["weights"]
-    if weights not in layout.ELEMENT_BYTES:
+    if weights not in WEIGHT_FORMATS:
         yield Mismatch(
             f'its weights are "{weights}"; {_RUNS}', f"rebuild it with --weights bf16, or {_NEWER}"
         )
@@ -78,8 +85,8 @@ def _targets(m: dict[str, Any]) -> Iterator[Mismatch]:
 def _kv(m: dict[str, Any]) -> Iterator[Mismatch]:
     rebuild = f"rebuild it with --kv-cache bf16, or {_NEWER}"
     cache = m["quantization"]["kv_cache"]
-    if cache not in layout.ELEMENT_BYTES:
-        yield Mismatch(f'its KV cache is "{cache}"; {_RUNS}', rebuild)
+    if cache not in KV_FORMATS:
+        yield Mismatch(f'its KV cache is "{cache}"; {_CACHES}', rebuild)
     groups = m["kv"]["groups"]
     if not groups:
         yield Mismatch("it has no KV cache group", "rebuild it with this version")
@@ -89,18 +96,19 @@ def _kv(m: dict[str, Any]) -> Iterator[Mismatch]:
             yield Mismatch(
                 f'{where} is of kind "{kind}"; this version runs full and window', _NEWER
             )
-        if dtype not in layout.ELEMENT_BYTES:
-            yield Mismatch(f'{where} holds "{dtype}"; {_RUNS}', rebuild)
-        if group["scale_granularity"] != "none":
+        if dtype not in KV_FORMATS:
+            yield Mismatch(f'{where} holds "{dtype}"; {_CACHES}', rebuild)
+        granularity = kv_scale_granularity(dtype)
+        if group["scale_granularity"] != granularity:
             yield Mismatch(
                 f'{where} has scales of granularity "{group["scale_granularity"]}"; this version '
-                "runs none",
+                f"runs {granularity} for {dtype}",
                 rebuild,
             )
-        if group["block_tokens"] != layout.KV_BLOCK_TOKENS:
+        if group["block_tokens"] != KV_BLOCK_TOKENS:
             yield Mismatch(
                 f"{where} has blocks of {group['block_tokens']} tokens; this version runs "
-                f"{layout.KV_BLOCK_TOKENS}",
+                f"{KV_BLOCK_TOKENS}",
                 "rebuild it with this version",
             )
 
@@ -109,7 +117,7 @@ def _tensors(tensors: list[dict[str, Any]]) -> Iterator[Mismatch]:
     """One line for each kind of problem, with the first tensor as the example."""
     names: dict[str, list[str]] = {}
     for tensor in tensors:
-        if tensor["format"] not in layout.ELEMENT_BYTES:
+        if tensor["format"] not in WEIGHT_FORMATS:
             names.setdefault(f'the format "{tensor["format"]}"', []).append(tensor["name"])
         if tensor["layout"] not in layout.LAYOUTS:
             names.setdefault(f'the layout "{tensor["layout"]}"', []).append(tensor["name"])

@@ -18,13 +18,7 @@ HASH_BYTES = 16
 MAX_MANIFEST_BYTES = 64 << 20
 MAX_CHUNK_BYTES = 1 << 30
 WEIGHTS = "weights"
-BLOCK_ROWS = 16
-UNIT_BYTES = 4
-ELEMENT_BYTES = {"f32": 4, "f16": 2, "bf16": 2}
 LAYOUTS = ("row_major", "n16k4")
-# Positions of a KV block.
-KV_BLOCK_TOKENS = 32
-NUMERICS = "cpu-numerics/1"
 HASH_ALGORITHM = "xxh3_128"
 
 _HEADER = struct.Struct("<8sHHIQQQ32s56x")

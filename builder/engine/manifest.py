@@ -11,6 +11,14 @@ from typing import Any
 
 from slipstream.builder import strict_json
 from slipstream.builder.engine import layout
+from slipstream.builder.formats import (
+    BLOCK_ROWS,
+    ELEMENT_BYTES,
+    KV_FORMATS,
+    UNIT_BYTES,
+    kv_bytes,
+    kv_scale_granularity,
+)
 from slipstream.errors import CorruptFileError
 
 MAX_DIMENSION = 1 << 30
@@ -202,12 +210,12 @@ def _kv(root: _Object) -> None:
         window = group.integer("window", 0, MAX_INT32)
         heads = group.integer("kv_heads", 0, MAX_DIMENSION)
         head_dim = group.integer("head_dim", 0, MAX_DIMENSION)
-        known = kind in ("full", "window") and dtype in layout.ELEMENT_BYTES
-        if not known or scales != "none":
+        known = kind in ("full", "window") and dtype in KV_FORMATS
+        if not known or scales != kv_scale_granularity(dtype):
             continue
         if not layers or heads < 1 or head_dim < 1 or (kind == "window" and window < 1):
             raise group.fail("kind", f'is "{kind}", but its layers, heads or window are missing')
-        need = 2 * layout.ELEMENT_BYTES[dtype] * len(layers) * heads * head_dim * tokens
+        need = kv_bytes(dtype, head_dim) * len(layers) * heads * tokens
         if need != per_block:
             raise group.fail("bytes_per_block", f"is {per_block}, its layers ask for {need}")
 
@@ -267,21 +275,21 @@ def _sources(item: _Object) -> None:
 
 def _tensor_size(item: _Object, name: str, shape: list[int], size: int) -> None:
     form, order = item.text("format"), item.text("layout")
-    if form in layout.ELEMENT_BYTES and order == "row_major":
-        need = math.prod(shape) * layout.ELEMENT_BYTES[form]
-        block = layout.BLOCK_ROWS * layout.ELEMENT_BYTES[form]
+    if form in ELEMENT_BYTES and order == "row_major":
+        need = math.prod(shape) * ELEMENT_BYTES[form]
+        block = BLOCK_ROWS * ELEMENT_BYTES[form]
         # A bias is padded like the rows of its matrix.
         padded = len(shape) == 1 and size > need and size % block == 0
         if size != need and not padded:
             raise item.fail("size", f'of "{name}" is {size}, its shape asks for {need}')
-    elif form in layout.ELEMENT_BYTES and order == "n16k4":
+    elif form in ELEMENT_BYTES and order == "n16k4":
         if len(shape) != 2:
             raise item.fail("logical_shape", f'of "{name}" must be [N, K] in layout n16k4')
-        row = layout.align(shape[1] * layout.ELEMENT_BYTES[form], layout.UNIT_BYTES)
-        need = layout.align(shape[0], layout.BLOCK_ROWS) * row
-        if size % (row * layout.BLOCK_ROWS) or size < need:
+        row = layout.align(shape[1] * ELEMENT_BYTES[form], UNIT_BYTES)
+        need = layout.align(shape[0], BLOCK_ROWS) * row
+        if size % (row * BLOCK_ROWS) or size < need:
             raise item.fail("size", f'of "{name}" is {size}, its shape asks for {need}')
         for source in item.objects("sources"):
             first = source.integer("offset")
-            if first % layout.BLOCK_ROWS or first >= size // row:
+            if first % BLOCK_ROWS or first >= size // row:
                 raise source.fail("offset", f'of "{name}" is {first}, not the start of a block')

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from slipstream.builder.engine.layout import BLOCK_ROWS, UNIT_BYTES
+from slipstream.builder.formats import BLOCK_ROWS, UNIT_BYTES
 
 
 def pack_n16k4(rows: NDArray[Any]) -> NDArray[Any]:

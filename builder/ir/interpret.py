@@ -62,8 +62,8 @@ class _Step:
 class Interpreter:
     """Runs steps of one graph. `weights` maps a checkpoint tensor name to an array of its shape.
 
-    `kv_format` rounds keys and values to f32, f16 or bf16 as they enter the cache, like a runtime
-    with that KV type. Not thread-safe.
+    `kv_format` rounds keys and values to f32, f16, bf16 or int8 as they enter the cache, like a
+    runtime with that KV type. Not thread-safe.
     """
 
     def __init__(
@@ -251,8 +251,8 @@ class Interpreter:
 
     def _write_kv(self, node: Node, k: Array, v: Array, step: _Step) -> None:
         shape = (-1, node.int_attr("kv_heads"), node.int_attr("head_dim"))
-        k = round_to(k, self._kv_format).astype(self._dtype).reshape(shape)
-        v = round_to(v, self._kv_format).astype(self._dtype).reshape(shape)
+        k = round_to(k.reshape(shape), self._kv_format).astype(self._dtype)
+        v = round_to(v.reshape(shape), self._kv_format).astype(self._dtype)
         for slot, first, count in step.slices:
             rows = slice(first, first + count)
             step.cache.append(slot, node.layer, k[rows], v[rows])

@@ -5,21 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from slipstream.builder.errors import UnsupportedError
+from slipstream.builder.formats import KV_FORMATS, WEIGHT_FORMATS
 from slipstream.builder.ir.graph import Graph, Node
 from slipstream.builder.plan.program import CompileOptions
 
-FLOATS = ("f32", "f16", "bf16")
-
 # Plan operators that read weights in a chosen format, and those formats.
-WEIGHT_FORMATS: Mapping[str, tuple[str, ...]] = {
-    "embedding": FLOATS,
-    "linear": FLOATS,
-    "linear_glu": FLOATS,
+_WEIGHTS: Mapping[str, tuple[str, ...]] = {
+    "embedding": WEIGHT_FORMATS,
+    "linear": WEIGHT_FORMATS,
+    "linear_glu": WEIGHT_FORMATS,
 }
 # Plan operators that read or write the cache, and the formats of its elements.
-KV_FORMATS: Mapping[str, tuple[str, ...]] = {
-    "rope_kv_write": FLOATS,
-    "attention_kv": FLOATS,
+_CACHES: Mapping[str, tuple[str, ...]] = {
+    "rope_kv_write": KV_FORMATS,
+    "attention_kv": KV_FORMATS,
 }
 # Operators of the plan that work on f32 values only.
 PLAIN = frozenset(
@@ -48,13 +47,13 @@ def place(node: Node) -> str:
 def check_options(graph: Graph, options: CompileOptions) -> None:
     """Checks formats before any work. UnsupportedError names the layer, the flag and the fix."""
     for node in graph.nodes:
-        weights = WEIGHT_FORMATS.get(node.op)
+        weights = _WEIGHTS.get(node.op)
         if weights is not None and options.weights not in weights:
             raise UnsupportedError(
                 f"{place(node)}: operator '{node.op}' has no CPU kernel for --weights "
                 f"{options.weights}; use one of: {', '.join(weights)}"
             )
-        kv = KV_FORMATS["attention_kv"] if node.op == "attention" else KV_FORMATS.get(node.op)
+        kv = _CACHES["attention_kv"] if node.op == "attention" else _CACHES.get(node.op)
         if kv is not None and options.kv_cache not in kv:
             raise UnsupportedError(
                 f"{place(node)}: operator 'attention' has no CPU kernel for --kv-cache "
@@ -70,7 +69,7 @@ def check_options(graph: Graph, options: CompileOptions) -> None:
 def check_lowered(graph: Graph) -> None:
     """Checks that every operator left after the passes is one of the plan's."""
     for node in graph.nodes:
-        if node.op in PLAIN or node.op in WEIGHT_FORMATS or node.op in KV_FORMATS:
+        if node.op in PLAIN or node.op in _WEIGHTS or node.op in _CACHES:
             continue
         hint = _NEEDS.get(node.op)
         reason = (

@@ -5,10 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from slipstream.builder.formats import KV_BLOCK_TOKENS, kv_bytes, kv_scale_granularity
 from slipstream.builder.ir.graph import Graph
-from slipstream.builder.plan.tensors import ELEMENT_BYTES
-
-BLOCK_TOKENS = 32
 
 
 @dataclass(frozen=True)
@@ -21,12 +19,12 @@ class KvGroup:
     head_dim: int
     layers: tuple[int, ...]
     dtype: str
-    block_tokens: int = BLOCK_TOKENS
+    block_tokens: int = KV_BLOCK_TOKENS
 
     @property
     def bytes_per_block(self) -> int:
         """K and V of `block_tokens` positions of all layers of the group."""
-        per_token = 2 * self.kv_heads * self.head_dim * ELEMENT_BYTES[self.dtype]
+        per_token = self.kv_heads * kv_bytes(self.dtype, self.head_dim)
         return len(self.layers) * per_token * self.block_tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -36,7 +34,7 @@ class KvGroup:
             "bytes_per_block": self.bytes_per_block,
             "block_tokens": self.block_tokens,
             "dtype": self.dtype,
-            "scale_granularity": "none",
+            "scale_granularity": kv_scale_granularity(self.dtype),
             "window": self.window,
             "kv_heads": self.kv_heads,
             "head_dim": self.head_dim,

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from slipstream.builder.errors import InternalError
+from slipstream.builder.formats import BLOCK_ROWS, NUMERICS
 from slipstream.builder.ir.graph import Graph, Node
 from slipstream.builder.ir.types import Rows
 from slipstream.builder.plan.kv_groups import KvGroup
 from slipstream.builder.plan.memory import ALIGN, Buffer, MemoryPlan, plan_memory
 from slipstream.builder.plan.program import CompileOptions
-from slipstream.builder.plan.tensors import BLOCK_ROWS, TensorPlan, pad_rows
+from slipstream.builder.plan.tensors import TensorPlan, pad_rows
 from slipstream.builder.plan.weights import WeightPlanner
 
 PLAN_VERSION = 1
-NUMERICS = "cpu-numerics/1"
 _STEP_INPUTS = frozenset({"token_ids", "positions", "output_rows"})
 
 

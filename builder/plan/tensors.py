@@ -8,9 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
-ELEMENT_BYTES: dict[str, int] = {"f32": 4, "f16": 2, "bf16": 2}
-BLOCK_ROWS = 16
-UNIT_BYTES = 4
+from slipstream.builder.formats import BLOCK_ROWS, ELEMENT_BYTES, UNIT_BYTES
 
 
 def pad_rows(rows: int) -> int:

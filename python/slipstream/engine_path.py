@@ -64,7 +64,7 @@ def _built(checkpoint: Path, log: Callable[[str], None]) -> str:
         bar.update(done, total)
 
     with ProgressBar("weights") as bar:
-        target = build_cached(checkpoint, config, progress)
+        target = build_cached(checkpoint, config, progress, log)
     log(f"{checkpoint}: using {target}")
     return str(target)
 

@@ -101,6 +101,25 @@ TEST(Manifest, PaddedBiasAndSegmentsAreFine) {
   EXPECT_EQ(manifest->tensors[1].sources[1].offset, 16);
 }
 
+TEST(Manifest, AnInt8CacheCountsItsScales) {
+  const auto int8 = [](json& m, const char* granularity, int64_t bytes) {
+    json& group = m["kv"]["groups"][0];
+    const int64_t rows = 2 * static_cast<int64_t>(group["layers"].size()) *
+                         group["kv_heads"].get<int64_t>() * group["block_tokens"].get<int64_t>();
+    group["dtype"] = "int8";
+    group["scale_granularity"] = granularity;
+    group["bytes_per_block"] = rows * (group["head_dim"].get<int64_t>() + 4) + bytes;
+  };
+  const auto manifest = ParseEdited([&](json& m) { int8(m, "token_head", 0); });
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message();
+  EXPECT_TRUE(CheckCompatibility(*manifest).empty());
+  ExpectRefused([&](json& m) { int8(m, "token_head", -4); }, "bytes_per_block");
+  // Another granularity is another layout: not judged by this one's sizes, but refused.
+  const auto other = ParseEdited([&](json& m) { int8(m, "none", 7); });
+  ASSERT_TRUE(other.ok()) << other.status().message();
+  ASSERT_EQ(CheckCompatibility(*other).size(), 1u);
+}
+
 TEST(Manifest, ATargetMayHaveSeveralPlans) {
   const auto manifest = ParseEdited([](json& m) {
     m["targets"].push_back(
@@ -179,7 +198,7 @@ TEST(Compatibility, EachMismatchIsNamedWithAFix) {
       {[](json& m) { m["kv"]["groups"] = json::array(); }, "no KV cache group"},
       {[](json& m) { m["verification"]["algorithm"] = "blake3"; }, "\"blake3\""},
       {[](json& m) { m["quantization"]["weights"] = "int4"; }, "weights are \"int4\""},
-      {[](json& m) { m["quantization"]["kv_cache"] = "int8"; }, "KV cache is \"int8\""},
+      {[](json& m) { m["quantization"]["kv_cache"] = "fp8"; }, "KV cache is \"fp8\""},
   };
   for (const auto& [edit, part] : cases) {
     size_t count = 0;

@@ -19,6 +19,7 @@ struct Problem {
   std::vector<std::byte> pool;
   std::vector<int32_t> table;
   int64_t bytes_per_block;
+  int64_t element_bytes;  ///< Of a block, without the scales.
   float softcap = 0.0f;
   std::vector<float> sinks;
 
@@ -34,9 +35,18 @@ struct Problem {
     q_stride = heads * dim + 3;
     q = random.Floats(rows * q_stride, values);
     const int32_t blocks = (context + 31) / 32;
-    bytes_per_block = int64_t{2} * kv_heads * dim * 32 * core::DTypeSize(type);
+    element_bytes = int64_t{2} * kv_heads * dim * 32 * core::DTypeSize(type);
+    bytes_per_block = element_bytes + int64_t{2} * kv_heads * 32 * core::KvScaleBytes(type);
     pool = random.Elements((blocks + 2) * bytes_per_block / core::DTypeSize(type), type, values);
     pool.resize(pool.size() + kKvPoolPadding, std::byte{0xff});
+    if (type == DType::kInt8) {
+      for (int64_t at = 0; at < (blocks + 2) * bytes_per_block; at += bytes_per_block) {
+        for (int64_t i = element_bytes; i < bytes_per_block; i += 4) {
+          const float scale = std::fabs(random.Float(values)) / 100;
+          std::memcpy(&pool[at + i], &scale, 4);
+        }
+      }
+    }
     table.resize(blocks + 2);
     std::iota(table.begin(), table.end(), 0);
     for (int32_t i = blocks + 1; i > 0; --i) std::swap(table[i], table[random.Int(0, i)]);
@@ -46,6 +56,10 @@ struct Problem {
         for (int32_t d = 0; d < dim; ++d) {
           Poison(KIndex(p, h, d));
           Poison(VIndex(p, h, d));
+        }
+        if (type == DType::kInt8) {
+          std::memset(&pool[ScaleIndex(p, h, 0)], 0xff, 4);
+          std::memset(&pool[ScaleIndex(p, h, 1)], 0xff, 4);
         }
       }
     }
@@ -57,6 +71,17 @@ struct Problem {
   int64_t VIndex(int32_t p, int32_t h, int32_t d) const {
     return Block(p) + int64_t{kv_heads} * dim * 32 + (int64_t{h} * 32 + p % 32) * dim + d;
   }
+  /// Byte of the scale of K (0) or V (1).
+  int64_t ScaleIndex(int32_t p, int32_t h, int32_t which) const {
+    return table[p / 32] * bytes_per_block + element_bytes +
+           ((int64_t{which} * kv_heads + h) * 32 + p % 32) * 4;
+  }
+  double Scale(int32_t p, int32_t h, int32_t which) const {
+    if (type != DType::kInt8) return 1.0;
+    float scale;
+    std::memcpy(&scale, &pool[ScaleIndex(p, h, which)], 4);
+    return scale;
+  }
   int64_t Block(int32_t p) const { return table[p / 32] * bytes_per_block / core::DTypeSize(type); }
   void Poison(int64_t index) {
     std::memset(&pool[index * core::DTypeSize(type)], 0xff, core::DTypeSize(type));
@@ -67,6 +92,7 @@ struct Problem {
       std::memcpy(&x, &pool[4 * index], 4);
       return x;
     }
+    if (type == DType::kInt8) return static_cast<int8_t>(pool[index]);
     uint16_t half;
     std::memcpy(&half, &pool[2 * index], 2);
     return type == DType::kF16 ? core::F16ToFloat(half) : core::Bf16ToFloat(half);
@@ -91,7 +117,9 @@ struct Problem {
     a.q = q.data();
     a.q_stride = a.o_stride = q_stride;
     a.o = o.data();
-    a.kv = {pool.data(), bytes_per_block, 0, bytes_per_block / 2, type, kv_heads, dim};
+    a.kv = {pool.data(), bytes_per_block, 0, element_bytes / 2, type, kv_heads, dim};
+    a.kv.k_scales = element_bytes;
+    a.kv.v_scales = element_bytes + (bytes_per_block - element_bytes) / 2;
     a.heads = heads;
     a.window = window;
     a.scale = 1.0f / std::sqrt(static_cast<float>(dim));
@@ -107,7 +135,7 @@ struct Problem {
 
 TEST(Attention, ReferenceIsSoftmaxAttention) {
   Random random(21);
-  for (DType type : kAllTypes) {
+  for (DType type : kCacheTypes) {
     for (int32_t window : {0, 100, 101}) {
       Problem p(random, type, 2, 2, 16, window, 700, 2, Values::kNormal);
       // One case with capped scores and sinks: they join the softmax without a value.
@@ -124,7 +152,8 @@ TEST(Attention, ReferenceIsSoftmaxAttention) {
           for (int32_t pos = first; pos <= query; ++pos) {
             double dot = 0;
             for (int32_t d = 0; d < 16; ++d)
-              dot += p.q[r * p.q_stride + h * 16 + d] * p.Element(p.KIndex(pos, h / 2, d));
+              dot += p.q[r * p.q_stride + h * 16 + d] * p.Element(p.KIndex(pos, h / 2, d)) *
+                     p.Scale(pos, h / 2, 0);
             const double capped = p.softcap * std::tanh(dot / 4 / p.softcap);
             s.push_back(std::exp(p.softcap > 0 ? capped : dot / 4));
           }
@@ -133,7 +162,8 @@ TEST(Attention, ReferenceIsSoftmaxAttention) {
           for (int32_t d = 0; d < 16; ++d) {
             double want = 0;
             for (int32_t pos = first; pos <= query; ++pos)
-              want += s[pos - first] / total * p.Element(p.VIndex(pos, h / 2, d));
+              want += s[pos - first] / total * p.Element(p.VIndex(pos, h / 2, d)) *
+                      p.Scale(pos, h / 2, 1);
             EXPECT_NEAR(o[r * p.q_stride + h * 16 + d], want, 2e-6);
           }
         }
@@ -144,16 +174,16 @@ TEST(Attention, ReferenceIsSoftmaxAttention) {
 
 TEST(Attention, EveryPathAndTilingMatchesTheReference) {
   Random random(22);
-  for (int round = 0; round < 90; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const int32_t context = round % 3 == 0 ? random.Int(1, 60) : random.Int(200, 600);
     const int32_t rows = std::min(context, random.Int(1, 14));
-    const int32_t window = round % 4 == 0 ? random.Int(1, context + 5) : 0;
+    const int32_t window = round % 5 == 0 ? random.Int(1, context + 5) : 0;
     const int32_t group = random.Int(1, 5);
-    Problem p(random, kAllTypes[round % 3], random.Int(1, 2), group,
+    Problem p(random, kCacheTypes[round % 4], random.Int(1, 2), group,
               random.Int(1, 5) * (round % 2 == 0 ? 16 : 7), window, context, rows,
-              round % 5 == 0 ? Values::kExtreme : Values::kNormal);
+              round % 7 == 0 ? Values::kExtreme : Values::kNormal);
     if (round % 3 == 1) p.softcap = random.Int(1, 50);
-    if (round % 4 > 1) p.sinks = random.Floats(p.heads, Values::kNormal);
+    if (round % 5 > 2) p.sinks = random.Floats(p.heads, Values::kNormal);
     const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
     for (const KernelTable* path : WidePaths()) {
       for (int32_t tile_heads : {1, group}) {
@@ -171,10 +201,12 @@ TEST(Attention, RowsAcrossAPartitionBorder) {
   // second.
   Random random(23);
   for (int32_t window : {0, 3, 257}) {
-    Problem p(random, DType::kBF16, 1, 1, 32, window, 262, 12, Values::kNormal);
-    const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
-    for (const KernelTable* path : WidePaths())
-      ExpectSameBits(p.Run(*path, 12, 1), want, path->name);
+    for (DType type : {DType::kBF16, DType::kInt8}) {
+      Problem p(random, type, 1, 1, 32, window, 262, 12, Values::kNormal);
+      const std::vector<float> want = p.Run(kScalarKernels, 1, 1);
+      for (const KernelTable* path : WidePaths())
+        ExpectSameBits(p.Run(*path, 12, 1), want, path->name);
+    }
   }
 }
 

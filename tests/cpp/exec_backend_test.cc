@@ -140,7 +140,8 @@ TEST(CpuBackend, AgreesWithTheNaiveEvaluation) {
 }
 
 TEST(CpuBackend, OneSetOfBitsOverPathsThreadsAndChunks) {
-  for (core::DType kv : {core::DType::kF32, core::DType::kF16, core::DType::kBF16}) {
+  for (core::DType kv :
+       {core::DType::kF32, core::DType::kF16, core::DType::kBF16, core::DType::kInt8}) {
     TinyConfig config;
     config.kv = kv;
     const TinyModel model(config);
@@ -162,7 +163,7 @@ TEST(CpuBackend, OneSetOfBitsOverPathsThreadsAndChunks) {
 
 // A prefix whose blocks are copied, or carried away and back, continues with the same bits.
 TEST(CpuBackend, CopiedAndCarriedBlocksContinueWithTheSameBits) {
-  for (core::DType kv : {core::DType::kF32, core::DType::kBF16}) {
+  for (core::DType kv : {core::DType::kF32, core::DType::kInt8}) {
     TinyConfig config;
     config.kv = kv;
     const TinyModel model(config);
@@ -222,13 +223,39 @@ TEST(CpuBackend, RefusesBlocksThatDoNotExist) {
   EXPECT_TRUE(backend.ReadBlock(0, 63, image).ok());
 }
 
+TEST(CpuBackend, Int8CacheStaysNearTheExactOne) {
+  TinyConfig config;
+  const TinyModel exact(config);
+  config.kv = core::DType::kInt8;
+  const TinyModel model(config);
+  std::mt19937 rng(8);
+  const std::vector<int32_t> tokens = DrawTokens(rng, 90, config.vocab);
+  const std::vector<double> want = model.Naive(tokens);
+  const std::vector<double> f32 = exact.Naive(tokens);
+  const std::vector<float> got = Alone(model, CpuPath::kScalar, 1, tokens, 64);
+  const auto [low, high] = std::minmax_element(want.begin(), want.end());
+  double to_int8 = 0;
+  double to_f32 = 0;
+  for (int32_t i = 0; i < config.vocab; ++i) {
+    to_int8 = std::max(to_int8, std::fabs(got[i] - want[i]));
+    to_f32 = std::max(to_f32, std::fabs(got[i] - f32[i]));
+  }
+  // A value next to the middle of two steps may round the other way in double precision.
+  EXPECT_LT(to_int8, 2e-3 * (*high - *low));
+  EXPECT_LT(to_f32, 3e-2 * (*high - *low));
+  EXPECT_GT(to_f32, 1e-6 * (*high - *low)) << "nothing was rounded";
+}
+
 TEST(CpuBackend, DrawnMixesEqualEachRequestAlone) {
-  const TinyModel model(TinyConfig{});
+  TinyConfig int8;
+  int8.kv = core::DType::kInt8;
+  const TinyModel models[] = {TinyModel(TinyConfig{}), TinyModel(int8)};
   std::mt19937 rng(6);
   const auto draw = [&](int32_t low, int32_t high) {
     return std::uniform_int_distribution<int32_t>(low, high)(rng);
   };
-  for (int round = 0; round < 6; ++round) {
+  for (int round = 0; round < 8; ++round) {
+    const TinyModel& model = models[round / 4];
     const CpuPath path =
         KernelsOf(kPaths[round % 4]).ok() ? kPaths[round % 4] : CpuPath::kEmulated16;
     Session session(model, path, draw(1, 4));

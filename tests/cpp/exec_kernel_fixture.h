@@ -67,6 +67,8 @@ class Random {
       const float x = Float(values);
       if (type == core::DType::kF32) {
         std::memcpy(&out[4 * i], &x, 4);
+      } else if (type == core::DType::kInt8) {
+        out[i] = static_cast<std::byte>(Int(-127, 127));
       } else {
         const uint16_t half =
             type == core::DType::kF16 ? core::FloatToF16(x) : core::FloatToBf16(x);
@@ -97,5 +99,9 @@ inline void ExpectSameBits(const std::vector<float>& got, const std::vector<floa
 
 inline constexpr core::DType kAllTypes[] = {core::DType::kF32, core::DType::kF16,
                                             core::DType::kBF16};
+
+/// Those of a KV cache.
+inline constexpr core::DType kCacheTypes[] = {core::DType::kF32, core::DType::kF16,
+                                              core::DType::kBF16, core::DType::kInt8};
 
 }  // namespace slipstream::exec::cpu

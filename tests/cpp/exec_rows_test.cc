@@ -1,4 +1,6 @@
 // Row kernels and row math of every path against the scalar reference, bit for bit.
+#include <algorithm>
+
 #include "core/numerics.h"
 #include "exec_kernel_fixture.h"
 
@@ -115,8 +117,8 @@ TEST(Rows, RopeTable) {
 
 TEST(Rows, RopeKvWriteOverEverySplit) {
   Random random(14);
-  for (int round = 0; round < 40; ++round) {
-    const DType type = kAllTypes[round % 3];
+  for (int round = 0; round < 60; ++round) {
+    const DType type = kCacheTypes[round % 4];
     const int32_t kv_heads = random.Int(1, 3);
     const int32_t heads = kv_heads * random.Int(1, 3);
     const int32_t dim = random.Int(1, 3) * 13 + 1;
@@ -124,10 +126,10 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
     const int32_t rows = random.Int(1, 5);
     const int32_t cols = (heads + 2 * kv_heads) * dim + 5;
     const std::vector<float> qkv =
-        random.Floats(rows * cols, round % 2 == 0 ? Values::kNormal : Values::kExtreme);
+        random.Floats(rows * cols, round % 3 == 0 ? Values::kExtreme : Values::kNormal);
     const std::vector<float> cos = random.Floats(rows * dim, Values::kNormal);
     const std::vector<float> sin = random.Floats(rows * dim, Values::kNormal);
-    const bool normed = round % 4 < 2;
+    const bool normed = round % 8 < 4;
     const std::vector<float> q_gain = random.Floats(dim, Values::kNormal);
     const std::vector<float> k_gain = random.Floats(dim, Values::kNormal);
     std::vector<int32_t> positions;
@@ -136,7 +138,9 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
       positions.push_back(random.Int(0, 300));
       blocks.push_back(r);
     }
-    const int64_t per_layer = int64_t{2} * kv_heads * dim * 32 * core::DTypeSize(type);
+    const int64_t elements = int64_t{2} * kv_heads * dim * 32 * core::DTypeSize(type);
+    const int64_t scales = int64_t{kv_heads} * 32 * core::KvScaleBytes(type);
+    const int64_t per_layer = elements + 2 * scales;
     const auto run = [&](const KernelTable& kernels, int64_t cut) {
       std::vector<std::byte> pool(rows * per_layer, std::byte{0x11});
       std::vector<float> q(rows * heads * dim, -1.0f);
@@ -150,7 +154,9 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
       a.q_stride = heads * dim;
       a.positions = positions.data();
       a.blocks = blocks.data();
-      a.kv = {pool.data(), per_layer, 0, per_layer / 2, type, kv_heads, dim};
+      a.kv = {pool.data(), per_layer, 0, elements / 2, type, kv_heads, dim};
+      a.kv.k_scales = elements;
+      a.kv.v_scales = elements + scales;
       a.heads = heads;
       a.half = half;
       a.q_col = 5;
@@ -173,6 +179,65 @@ TEST(Rows, RopeKvWriteOverEverySplit) {
     for (const KernelTable* path : WidePaths()) {
       ExpectSameBits(run(*path, random.Int(0, rows * (heads + 2 * kv_heads))), want, path->name);
     }
+  }
+}
+
+TEST(Rows, Int8CacheHoldsTheNearestOf255Values) {
+  // One token of one head, without rotation: v as it is, k likewise.
+  Random random(17);
+  for (int round = 0; round < 60; ++round) {
+    const int32_t dim = random.Int(1, 40);
+    std::vector<float> qkv = random.Floats(3 * dim, Values::kNormal);
+    for (float& x : qkv) x *= round % 2 == 0 ? 1e-3f : 50.0f;
+    if (round == 3) std::fill(qkv.begin() + dim, qkv.end(), -0.0f);
+    if (round == 5) std::fill(qkv.begin() + dim, qkv.end(), 1e-45f);  // Its scale is zero.
+    if (round == 7) qkv[dim] = qkv[2 * dim] = core::kInfinity;
+    if (round == 9) qkv[dim] = qkv[2 * dim] = std::nanf("");
+    const int32_t position = random.Int(0, 31);
+    const int64_t block = 0;
+    const auto run = [&](const KernelTable& kernels) {
+      std::vector<std::byte> pool(2 * dim * 32 + 2 * 32 * 4);
+      std::vector<float> q(dim);
+      RopeKvArgs a;
+      a.qkv = qkv.data();
+      a.qkv_stride = 3 * dim;
+      a.cos = a.sin = qkv.data();
+      a.q = q.data();
+      a.q_stride = dim;
+      a.positions = &position;
+      a.blocks = &block;
+      a.kv = {pool.data(), static_cast<int64_t>(pool.size()), 0, dim * 32, DType::kInt8, 1, dim};
+      a.kv.k_scales = 2 * dim * 32;
+      a.kv.v_scales = a.kv.k_scales + 32 * 4;
+      a.heads = 1;
+      a.k_col = dim;
+      a.v_col = 2 * dim;
+      a.unit_end = 3;
+      kernels.rope_kv_write(a);
+      return pool;
+    };
+    const std::vector<std::byte> pool = run(kScalarKernels);
+    for (int which = 0; which < 2; ++which) {
+      const float* x = qkv.data() + (1 + which) * dim;
+      float scale;
+      std::memcpy(&scale, &pool[2 * dim * 32 + which * 128 + position * 4], 4);
+      float max = 0;
+      for (int32_t d = 0; d < dim; ++d) max = x[d] == x[d] ? std::max(max, std::fabs(x[d])) : max;
+      EXPECT_EQ(scale, max / 127.0f);
+      for (int32_t d = 0; d < dim; ++d) {
+        const int64_t at = which == 0 ? d * 32 + position : dim * 32 + position * dim + d;
+        const int value = static_cast<int8_t>(pool[at]);
+        if (round == 9 && d == 0) {
+          EXPECT_EQ(value, 0) << "NaN";
+        } else if (round == 5 || round == 7) {
+          EXPECT_EQ(value, 0) << "no finite scale";
+        } else {
+          ASSERT_LE(std::abs(value), 127);
+          EXPECT_LE(std::fabs(double{x[d]} - double{scale} * value), 0.5001 * scale);
+        }
+      }
+    }
+    for (const KernelTable* path : WidePaths()) EXPECT_EQ(run(*path), pool) << path->name;
   }
 }
 

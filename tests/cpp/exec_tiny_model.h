@@ -2,6 +2,7 @@
 // in double precision.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
@@ -81,8 +82,8 @@ class TinyModel {
         v[t] = Times(p + "v", h);
         Rotate(&q[t], t);
         Rotate(&k[t], t);
-        for (double& e : k[t]) e = Round(e, config.kv);
-        for (double& e : v[t]) e = Round(e, config.kv);
+        RoundToCache(&k[t]);
+        RoundToCache(&v[t]);
       }
       for (int32_t t = 0; t < n; ++t) {
         std::vector<double> o(config.heads * dim, 0.0);
@@ -130,6 +131,18 @@ class TinyModel {
     if (type == core::DType::kF16) return core::F16ToFloat(core::FloatToF16(f));
     if (type == core::DType::kBF16) return core::Bf16ToFloat(core::FloatToBf16(f));
     return f;
+  }
+  /// A row of heads as the cache holds it.
+  void RoundToCache(std::vector<double>* x) const {
+    for (size_t head = 0; head < x->size(); head += config.head_dim) {
+      double max = 0.0;
+      for (int32_t d = 0; d < config.head_dim; ++d) max = std::max(max, std::fabs((*x)[head + d]));
+      for (int32_t d = 0; d < config.head_dim; ++d) {
+        double& e = (*x)[head + d];
+        e = config.kv == core::DType::kInt8 ? std::nearbyint(e / (max / 127)) * (max / 127)
+                                            : Round(e, config.kv);
+      }
+    }
   }
   static std::vector<double> Row(const Matrix& m, int32_t r) {
     return {m.at.begin() + r * m.cols, m.at.begin() + (r + 1) * m.cols};
@@ -287,8 +300,10 @@ class TinyModel {
       group.window = window ? config.window : 0;
       group.kv_heads = config.kv_heads;
       group.head_dim = config.head_dim;
-      group.bytes_per_block = static_cast<int64_t>(group.layers.size()) * 2 * config.kv_heads *
-                              config.head_dim * 32 * core::DTypeSize(config.kv);
+      group.scale_granularity = core::KvScaleGranularity(config.kv);
+      group.bytes_per_block =
+          static_cast<int64_t>(group.layers.size()) * 2 * config.kv_heads * 32 *
+          (config.head_dim * core::DTypeSize(config.kv) + core::KvScaleBytes(config.kv));
       manifest.kv_groups.push_back(group);
     }
     for (const auto& [name, entry] : weights->tensors) manifest.tensors.push_back(entry.first);

@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -260,6 +261,23 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, error: type[BaseExc
     with pytest.raises(error):
         build(folder, tmp_path / "m.engine", progress=progress)
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_ctrl_c_while_the_command_is_imported() -> None:
+    (script,) = metadata.entry_points(group="console_scripts", name="build-engine")
+    module, _, function = script.value.partition(":")
+    code = f"""
+import importlib, sys
+class Interrupt:
+    def find_spec(self, name, path=None, target=None):
+        if name == "slipstream.builder.cli":
+            raise KeyboardInterrupt
+sys.meta_path.insert(0, Interrupt())
+sys.exit(importlib.import_module({module!r}).{function}())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 130, done.stderr
+    assert done.stderr == "build-engine: error: interrupted; nothing was written\n"
 
 
 def test_sigterm_removes_the_partial_file(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from tiny_models import TinyConfig, make_checkpoint
 
 from slipstream.builder.cache import build_cached
 from slipstream.builder.config import BuildConfig
-from slipstream.errors import SlipstreamError
+from slipstream.errors import InvalidArgumentError, SlipstreamError
 
 
 @pytest.fixture
@@ -51,6 +52,36 @@ def test_a_damaged_entry_is_built_again(checkpoint: Path) -> None:
     path.write_bytes(whole[:5000])
     assert build_cached(checkpoint) == path
     assert path.read_bytes() == whole
+
+
+def test_the_longest_unused_engines_go(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = ("f32", "f16", "bf16")
+    old = [build_cached(checkpoint, BuildConfig(weights=name, kv_cache=name)) for name in names]
+    for age, path in zip((3000, 9000, 6000), old, strict=True):
+        os.utime(path, (time.time() - age,) * 2)
+    # A hit counts as a use.
+    assert build_cached(checkpoint, BuildConfig(weights="f32", kv_cache="f32")) == old[0]
+    assert time.time() - old[0].stat().st_mtime < 60
+    sizes = [path.stat().st_size for path in old]
+    monkeypatch.setenv("SLIPSTREAM_CACHE_LIMIT", str(sum(sizes) + 8192))
+    lines: list[str] = []
+    new = build_cached(checkpoint, BuildConfig(weights="f16"), log=lines.append)
+    assert [p.exists() for p in (*old, new)] == [True, False, True, True]
+    assert len(lines) == 1 and str(old[1]) in lines[0] and "SLIPSTREAM_CACHE_LIMIT" in lines[0]
+    assert not capsys.readouterr().err
+    # However small the limit is, what was just built or used stays.
+    monkeypatch.setenv("SLIPSTREAM_CACHE_LIMIT", "1")
+    last = build_cached(checkpoint, BuildConfig(weights="f32"))
+    assert [p.exists() for p in (*old, new, last)] == [True, False, False, True, True]
+    assert "removed" in capsys.readouterr().err
+
+
+def test_a_limit_that_is_no_size(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SLIPSTREAM_CACHE_LIMIT", "plenty")
+    with pytest.raises(InvalidArgumentError, match="SLIPSTREAM_CACHE_LIMIT is 'plenty'"):
+        build_cached(checkpoint)
 
 
 def test_a_hit_needs_no_numpy(checkpoint: Path) -> None:

@@ -290,6 +290,9 @@ def test_inspect_errors(tmp_path: Path, engine: bytes, capsys: pytest.CaptureFix
     for arguments in ([str(tmp_path / "none")], [str(tmp_path)], [path, "--verify", "x"]):
         assert inspect.main(arguments) == 2
         assert "error" in capsys.readouterr().err
+    # The disk's fault and not the input's: no file system takes so long a name.
+    assert inspect.main(["x" * 300]) == 1
+    assert "cannot be opened" in capsys.readouterr().err
 
 
 def _with_section(data: bytes, name: str, content: bytes) -> bytes:

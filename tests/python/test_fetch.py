@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
+import pwd
 import struct
 import subprocess
 import sys
@@ -179,6 +181,23 @@ def test_cache_dir_follows_the_environment(monkeypatch: pytest.MonkeyPatch) -> N
     assert cache_dir() == Path("/c/slipstream")
     monkeypatch.setenv("XDG_CACHE_HOME", "relative")
     assert cache_dir() == Path.home() / ".cache" / "slipstream"
+
+
+@pytest.mark.parametrize("home", ["", "relative/home", None])
+def test_cache_dir_without_a_home(home: str | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("SLIPSTREAM_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    if home is not None:
+        monkeypatch.setenv("HOME", home)
+    known = pwd.getpwuid(os.getuid()).pw_dir
+    assert cache_dir() == Path(known) / ".cache" / "slipstream"
+
+    def unknown(uid: int) -> None:
+        raise KeyError(uid)
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    with pytest.raises(NotFoundError, match="set SLIPSTREAM_CACHE"):
+        cache_dir()
 
 
 def read_header(path: Path) -> dict[str, dict[str, object]]:

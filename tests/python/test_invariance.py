@@ -34,12 +34,13 @@ MIXED = TinyConfig(
 )
 
 
-@pytest.fixture(scope="module", params=["f32", "bf16", "f16"])
+@pytest.fixture(scope="module", params=["f32", "bf16", "f16", "bf16-int8"])
 def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("mixed")
     checkpoint = make_checkpoint(folder / "checkpoint", MIXED)
     write_tokenizer(checkpoint, MIXED.vocab)
-    config = BuildConfig(weights=request.param, kv_cache=request.param)
+    weights, _, cache = request.param.partition("-")
+    config = BuildConfig(weights=weights, kv_cache=cache or weights)
     build(checkpoint, folder / "m.engine", config)
     return folder / "m.engine"
 

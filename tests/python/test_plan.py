@@ -14,12 +14,13 @@ from plan_runner import PlanRunner
 from tiny_models import TinyConfig, config_json, make_tensors, random_config
 
 from slipstream.builder.errors import UnsupportedError
+from slipstream.builder.formats import ELEMENT_BYTES
 from slipstream.builder.ir import Graph, Node, graph_from_json
 from slipstream.builder.ir.interpret import Interpreter
 from slipstream.builder.models import ModelSpec, build_graph, expected_tensors, parse_config
 from slipstream.builder.plan.memory import Buffer, lower_bound, plan_memory
 from slipstream.builder.plan.program import CpuProgram
-from slipstream.builder.plan.tensors import ELEMENT_BYTES, pad_rows
+from slipstream.builder.plan.tensors import pad_rows
 from slipstream.builder.targets.cpu import CpuTarget
 from slipstream.builder.targets.portable import run_portable_passes
 
@@ -218,6 +219,23 @@ def test_kv_groups_by_window() -> None:
     assert program.memory["kv_bytes_per_token"] == 4 * 2 * 2 * 10 * 2
 
 
+def test_an_int8_cache_has_a_scale_for_each_token_and_head() -> None:
+    tiny = TinyConfig(
+        architecture="Qwen2ForCausalLM", layers=4, window=8, max_window_layers=1, kv_heads=2
+    )
+    program = compile_tiny(tiny, Options(kv_cache="int8"))
+    assert [g["dtype"] for g in program.kv_groups] == ["int8", "int8"]
+    assert {g["scale_granularity"] for g in program.kv_groups} == {"token_head"}
+    # K and V of 10 elements, and an f32 scale for each.
+    assert [g["bytes_per_block"] for g in program.kv_groups] == [
+        layers * 2 * 2 * (10 + 4) * 32 for layers in (1, 3)
+    ]
+    assert program.memory["kv_bytes_per_token"] == 4 * 2 * 2 * (10 + 4)
+    floats = compile_tiny(tiny, Options(kv_cache="bf16"))
+    assert floats.plan_json == program.plan_json
+    assert {g["scale_granularity"] for g in floats.kv_groups} == {"none"}
+
+
 def test_work_after_the_last_attention_runs_on_output_rows() -> None:
     program = compile_tiny(TinyConfig(layers=2))
     values = program.plan_json["values"]
@@ -255,7 +273,7 @@ def test_weights_bytes_count_the_formats() -> None:
     ("options", "words"),
     [
         (Options(weights="int8"), ["--weights int8", "f32, f16, bf16", "embed"]),
-        (Options(kv_cache="fp8"), ["--kv-cache fp8", "f32, f16, bf16", "layer 0"]),
+        (Options(kv_cache="fp8"), ["--kv-cache fp8", "f32, f16, bf16, int8", "layer 0"]),
     ],
 )
 def test_unsupported_formats_name_layer_flag_and_fix(options: Options, words: list[str]) -> None:

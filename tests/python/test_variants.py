@@ -141,6 +141,37 @@ def test_passes_and_plan_keep_the_numbers(family: str, seed: int) -> None:
         assert gap < 1e-4 * np.ptp(want)
 
 
+@needs_native
+@pytest.mark.parametrize("family", FAMILIES)
+def test_int8_cache_on_every_path_and_against_the_interpreter(family: str, tmp_path: Path) -> None:
+    tiny = DRAWN[family](3)
+    tokens = tokens_of(tiny)
+    checkpoint = make_checkpoint(tmp_path / "checkpoint", tiny)
+    write_tokenizer(checkpoint, 259)
+    engine = tmp_path / "m.engine"
+    build(checkpoint, engine, BuildConfig(weights="f32", kv_cache="int8"))
+    want = native.TeacherForcing(engine, cpu_path="scalar").logits(tokens, 40)
+    ran = 0
+    for path in ("emulated16", "avx2", "avx512"):
+        try:
+            forcing = native.TeacherForcing(engine, cpu_path=path, threads=2)
+        except SlipstreamError:
+            assert path in ("avx2", "avx512")
+            continue
+        for chunk in (1, 7, 40):
+            np.testing.assert_array_equal(forcing.logits(tokens, chunk), want)
+            ran += 1
+    assert ran >= 3
+    graph = build_graph(spec_of(tiny))
+    weights = make_tensors(tiny).__getitem__
+    rounded = Interpreter(graph, weights, kv_format="int8").run([tokens])[0]
+    # A key next to the middle of two steps may round the other way in numpy's order of sums: one
+    # such element is a hundredth of a step that all positions after it see.
+    assert np.abs(want - rounded).mean() < 1e-3 * np.ptp(rounded)
+    exact = interpreted(tiny)
+    assert 1e-5 * np.ptp(exact) < np.abs(want - exact).max() < 0.1 * np.ptp(exact)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_graphs_survive_serialization(family: str) -> None:
     graph = build_graph(spec_of(DRAWN[family](1)))

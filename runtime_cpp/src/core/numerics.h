@@ -152,6 +152,18 @@ static inline float GeluTanh(float x) {
   return x / (1.0f + Exp(-u2));
 }
 
+/// Largest magnitude of the symmetric int8 of the KV cache.
+constexpr float kInt8Max = 127.0f;
+
+/// x in units of `scale` > 0, to nearest, ties to even, within +-127; 0 for NaN.
+static inline int8_t QuantizeInt8(float x, float scale) {
+  float t = x / scale;
+  t = t > kInt8Max ? kInt8Max : t;
+  t = -kInt8Max > t ? -kInt8Max : t;
+  t = t != t ? 0.0f : t;
+  return static_cast<int8_t>(FloatBits(t + kRoundMagic));
+}
+
 /// The larger of a new value and the maximum so far; a NaN value never wins.
 static inline float MaxNew(float value, float best) { return value > best ? value : best; }
 

@@ -79,9 +79,9 @@ class Checker {
   }
 
   void CheckKv() {
-    if (!KnownDType(m_.quantization.kv_cache)) {
+    if (!core::ParseKvDType(m_.quantization.kv_cache).has_value()) {
       Add("its KV cache is \"" + m_.quantization.kv_cache +
-              "\"; this version runs f32, f16 and bf16",
+              "\"; this version runs f32, f16, bf16 and int8",
           "rebuild it with --kv-cache bf16, or " + std::string(kNewer));
     }
     if (m_.kv_groups.empty()) {
@@ -94,13 +94,15 @@ class Checker {
         Add(where + " is of kind \"" + group.kind + "\"; this version runs full and window",
             std::string(kNewer));
       }
-      if (!KnownDType(group.dtype)) {
-        Add(where + " holds \"" + group.dtype + "\"; this version runs f32, f16 and bf16",
+      const auto dtype = core::ParseKvDType(group.dtype);
+      if (!dtype.has_value()) {
+        Add(where + " holds \"" + group.dtype + "\"; this version runs f32, f16, bf16 and int8",
             "rebuild it with --kv-cache bf16, or " + std::string(kNewer));
       }
-      if (group.scale_granularity != "none") {
+      const char* granularity = core::KvScaleGranularity(dtype.value_or(core::DType::kF32));
+      if (group.scale_granularity != granularity) {
         Add(where + " has scales of granularity \"" + group.scale_granularity +
-                "\"; this version runs none",
+                "\"; this version runs " + granularity + " for " + group.dtype,
             "rebuild it with --kv-cache bf16, or " + std::string(kNewer));
       }
       if (group.block_tokens != kBlockTokens) {

@@ -111,19 +111,21 @@ void ReadConfiguration(JsonReader& reader, Manifest& m) {
 /// The groups that this version runs have one block size; anything else would be read out of bounds
 /// later.
 void CheckKvGroup(JsonReader& reader, const KvGroup& group) {
-  const auto dtype = core::ParseDType(group.dtype);
+  const auto dtype = core::ParseKvDType(group.dtype);
   const bool known = dtype && (group.kind == "full" || group.kind == "window");
-  if (!reader.ok() || !known || group.scale_granularity != "none") return;
+  if (!reader.ok() || !known || group.scale_granularity != core::KvScaleGranularity(*dtype)) return;
   if (group.layers.empty()) reader.Fail("layers", "must not be empty");
   if (group.kv_heads < 1) reader.Fail("kv_heads", "must be at least 1");
   if (group.head_dim < 1) reader.Fail("head_dim", "must be at least 1");
   if (group.kind == "window" && group.window < 1) {
     reader.Fail("window", "must be at least 1 in a window group");
   }
-  int64_t bytes = 2 * core::DTypeSize(*dtype);
+  // Of a token of one head, then of all of them.
+  int64_t bytes =
+      2 * (int64_t{group.head_dim} * core::DTypeSize(*dtype) + core::KvScaleBytes(*dtype));
   for (int64_t factor :
        {static_cast<int64_t>(group.layers.size()), static_cast<int64_t>(group.kv_heads),
-        static_cast<int64_t>(group.head_dim), static_cast<int64_t>(group.block_tokens)}) {
+        static_cast<int64_t>(group.block_tokens)}) {
     if (__builtin_mul_overflow(bytes, factor, &bytes)) {
       reader.Fail("bytes_per_block",
                   "is not what layers, heads and head_dim ask for: they overflow");

@@ -57,8 +57,8 @@ struct KvGroup {
   std::vector<int32_t> layers;
   int64_t bytes_per_block = 0;
   int32_t block_tokens = 32;
-  std::string dtype;              ///< "f32", "f16", "bf16".
-  std::string scale_granularity;  ///< "none" for float KV.
+  std::string dtype;              ///< "f32", "f16", "bf16", "int8".
+  std::string scale_granularity;  ///< "none" for float KV, "token_head" for int8.
   int32_t window = 0;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;

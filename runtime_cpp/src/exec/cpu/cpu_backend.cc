@@ -45,7 +45,7 @@ class CpuBackend final : public Backend {
       infos_.push_back({group.bytes_per_block, group.block_tokens, group.window});
       cpu::KvLayer kv;
       kv.bytes_per_block = group.bytes_per_block;
-      kv.type = *core::ParseDType(group.dtype);
+      kv.type = *core::ParseKvDType(group.dtype);
       kv.kv_heads = group.kv_heads;
       kv.head_dim = group.head_dim;
       kv_.push_back(kv);
@@ -300,10 +300,13 @@ class CpuBackend final : public Backend {
 
   cpu::KvLayer Layer(const PlanStep& step) const {
     cpu::KvLayer kv = kv_[step.group];
-    const int64_t half = static_cast<int64_t>(kv.kv_heads) * kv.head_dim * cpu::kKvBlockTokens *
-                         core::DTypeSize(kv.type);
-    kv.k_offset = step.layer * 2 * half;
+    const int64_t tokens = static_cast<int64_t>(kv.kv_heads) * cpu::kKvBlockTokens;
+    const int64_t half = tokens * kv.head_dim * core::DTypeSize(kv.type);
+    const int64_t scales = tokens * core::KvScaleBytes(kv.type);
+    kv.k_offset = step.layer * 2 * (half + scales);
     kv.v_offset = kv.k_offset + half;
+    kv.k_scales = kv.v_offset + half;
+    kv.v_scales = kv.k_scales + scales;
     return kv;
   }
 

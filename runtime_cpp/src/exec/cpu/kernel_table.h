@@ -123,14 +123,18 @@ struct KvLayer {
   core::DType type = core::DType::kF32;
   int32_t kv_heads = 0;
   int32_t head_dim = 0;
+  /// With kInt8: f32 scales of this layer's K and V, [kv_heads][32] each, inside a block.
+  int64_t k_scales = 0;
+  int64_t v_scales = 0;
 };
 
-/// Heads of at most this many elements may be normalized before their rotation.
-constexpr int32_t kMaxNormedHead = 1024;
+/// Heads have at most this many elements.
+constexpr int32_t kMaxHeadDim = 1024;
 
 /// Rotates q into its own value, rotates k and writes k and v to the cache. Unit u of a row: q head
 /// u, then k head, then v head. With gains, the heads of q and k are normalized before they are
-/// rotated, each like a row of NormArgs.
+/// rotated, each like a row of NormArgs. With an int8 cache, each head of k (rotated) and v gets
+/// the scale max|x| / 127.
 struct RopeKvArgs {
   const float* qkv = nullptr;
   int64_t qkv_stride = 0;

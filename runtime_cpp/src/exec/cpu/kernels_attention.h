@@ -37,11 +37,17 @@ static inline const std::byte* CacheBlock(const QueryTile& tile, int32_t positio
          tile.item.table[position / kKvBlockTokens] * tile.args.kv.bytes_per_block;
 }
 
+template <DType T>
+constexpr int64_t kElementBytes = T == DType::kF32    ? 4
+                                  : T == DType::kInt8 ? 1
+                                                      : 2;
+
 /// Scores of NQ queries against NP * 16 positions of a block: chains in ascending d, scaled after.
+/// `k_scales` are those of int8 positions.
 template <DType T, int NQ, int NP>
-void Score(const float* panel, int64_t panel_stride, const std::byte* k, int32_t dim, float scale,
-           float* scores) {
-  constexpr int64_t kElement = T == DType::kF32 ? 4 : 2;
+void Score(const float* panel, int64_t panel_stride, const std::byte* k, const float* k_scales,
+           int32_t dim, float scale, float* scores) {
+  constexpr int64_t kElement = kElementBytes<T>;
   V acc[NQ][NP];
 #pragma GCC unroll 16
   for (int q = 0; q < NQ; ++q) {
@@ -62,8 +68,11 @@ void Score(const float* panel, int64_t panel_stride, const std::byte* k, int32_t
 #pragma GCC unroll 16
   for (int q = 0; q < NQ; ++q) {
 #pragma GCC unroll 2
-    for (int j = 0; j < NP; ++j)
-      Store(scores + q * kPartition + 16 * j, Mul(acc[q][j], Set1(scale)));
+    for (int j = 0; j < NP; ++j) {
+      V s = acc[q][j];
+      if constexpr (T == DType::kInt8) s = Mul(s, Load(k_scales + 16 * j));
+      Store(scores + q * kPartition + 16 * j, Mul(s, Set1(scale)));
+    }
   }
 }
 
@@ -71,7 +80,7 @@ void Score(const float* panel, int64_t panel_stride, const std::byte* k, int32_t
 template <DType T, int NQ, int NB>
 void Weigh(const float* e, const std::byte* v, int64_t v_stride, int32_t positions, float* out,
            int64_t out_stride) {
-  constexpr int64_t kElement = T == DType::kF32 ? 4 : 2;
+  constexpr int64_t kElement = kElementBytes<T>;
   V acc[NQ][NB];
 #pragma GCC unroll 16
   for (int q = 0; q < NQ; ++q) {
@@ -98,16 +107,18 @@ void Weigh(const float* e, const std::byte* v, int64_t v_stride, int32_t positio
 
 template <DType T, int NQ>
 static inline void ScoreBlock(int queries, const float* panel, int64_t panel_stride,
-                              const std::byte* k, int32_t dim, float scale, float* scores) {
+                              const std::byte* k, const float* k_scales, int32_t dim, float scale,
+                              float* scores) {
   if constexpr (NQ > 0) {
     if (queries != NQ)
-      return ScoreBlock<T, NQ - 1>(queries, panel, panel_stride, k, dim, scale, scores);
+      return ScoreBlock<T, NQ - 1>(queries, panel, panel_stride, k, k_scales, dim, scale, scores);
     if constexpr (NQ * 2 <= kTileVectors) {
-      Score<T, NQ, 2>(panel, panel_stride, k, dim, scale, scores);
+      Score<T, NQ, 2>(panel, panel_stride, k, k_scales, dim, scale, scores);
     } else {
-      constexpr int64_t kElement = T == DType::kF32 ? 4 : 2;
-      Score<T, NQ, 1>(panel, panel_stride, k, dim, scale, scores);
-      Score<T, NQ, 1>(panel, panel_stride, k + 16 * kElement, dim, scale, scores + 16);
+      constexpr int64_t kElement = kElementBytes<T>;
+      Score<T, NQ, 1>(panel, panel_stride, k, k_scales, dim, scale, scores);
+      Score<T, NQ, 1>(panel, panel_stride, k + 16 * kElement, k_scales + 16, dim, scale,
+                      scores + 16);
     }
   }
 }
@@ -119,7 +130,7 @@ static inline void WeighBlock(int queries, const float* e, const std::byte* v, i
   if constexpr (NQ > 0) {
     if (queries != NQ)
       return WeighBlock<T, NQ - 1>(queries, e, v, v_stride, positions, out, out_stride, columns);
-    constexpr int64_t kElement = T == DType::kF32 ? 4 : 2;
+    constexpr int64_t kElement = kElementBytes<T>;
     constexpr int kBlocks = TileBlocks(NQ) < 4 ? TileBlocks(NQ) : 4;
     int32_t c = 0;
     for (; c + 16 * kBlocks <= columns; c += 16 * kBlocks) {
@@ -134,7 +145,7 @@ static inline void WeighBlock(int queries, const float* e, const std::byte* v, i
 template <DType T>
 static inline void WeighRange(const QueryTile& tile, int32_t base, int32_t first, int32_t count,
                               int32_t begin, int32_t end) {
-  const int64_t row_bytes = int64_t{tile.dim} * (T == DType::kF32 ? 4 : 2);
+  const int64_t row_bytes = int64_t{tile.dim} * kElementBytes<T>;
   for (int32_t p = begin; p < end;) {
     const int32_t block_end = (p / kKvBlockTokens + 1) * kKvBlockTokens;
     const int32_t stop = block_end < end ? block_end : end;
@@ -181,16 +192,31 @@ static inline void Softmax(float* scores, int32_t begin, int32_t end, float soft
 /// Scores of the blocks that any query of the tile sees.
 template <DType T>
 static inline void ScorePartition(const QueryTile& tile, int32_t base, int32_t begin, int32_t end) {
-  const int64_t element = T == DType::kF32 ? 4 : 2;
+  const KvLayer& kv = tile.args.kv;
   for (int32_t p = begin / kKvBlockTokens * kKvBlockTokens; p < end; p += kKvBlockTokens) {
-    const std::byte* k = CacheBlock(tile, base + p) + tile.args.kv.k_offset +
-                         tile.kv_head * tile.dim * kKvBlockTokens * element;
+    const std::byte* block = CacheBlock(tile, base + p);
+    const std::byte* k =
+        block + kv.k_offset + tile.kv_head * tile.dim * kKvBlockTokens * kElementBytes<T>;
+    const float* scales =
+        reinterpret_cast<const float*>(block + kv.k_scales) + tile.kv_head * kKvBlockTokens;
     for (int32_t q = 0; q < tile.queries;) {
       const int32_t now = tile.queries - q < kQueryRows ? tile.queries - q : kQueryRows;
-      ScoreBlock<T, kQueryRows>(now, tile.panel + q, tile.queries, k, tile.dim, tile.args.scale,
-                                tile.scores + q * kPartition + p);
+      ScoreBlock<T, kQueryRows>(now, tile.panel + q, tile.queries, k, scales, tile.dim,
+                                tile.args.scale, tile.scores + q * kPartition + p);
       q += now;
     }
+  }
+}
+
+/// The weights of one query over int8 positions times the scales of their values: V then enters as
+/// whole numbers.
+static inline void ScaleWeights(const QueryTile& tile, int32_t base, int32_t query) {
+  const int64_t offset = tile.args.kv.v_scales + tile.kv_head * kKvBlockTokens * 4;
+  float* weights = tile.scores + int64_t{query} * kPartition;
+  for (int32_t p = tile.begin[query] / 16 * 16; p < tile.end[query]; p += 16) {
+    const std::byte* scales = CacheBlock(tile, base + p) + offset;
+    const V v = Load(reinterpret_cast<const float*>(scales) + p % kKvBlockTokens);
+    Store(weights + p, Mul(Load(weights + p), v));
   }
 }
 
@@ -253,6 +279,7 @@ static inline void AttendTile(QueryTile& tile) {
       if (tile.begin[q] < tile.end[q]) {
         Softmax(tile.scores + q * kPartition, tile.begin[q], tile.end[q], a.softcap, &part_max[q],
                 &part_sum[q]);
+        if constexpr (T == DType::kInt8) ScaleWeights(tile, base, q);
       }
     }
     WeighPartition<T>(tile, base);
@@ -329,6 +356,9 @@ void Attention(const AttentionArgs& a) {
         break;
       case DType::kBF16:
         AttendTile<DType::kBF16>(tile);
+        break;
+      case DType::kInt8:
+        AttendTile<DType::kInt8>(tile);
         break;
     }
   }

@@ -223,9 +223,37 @@ static inline void WriteHead(const float* x, const float* cos, const float* sin,
   }
 }
 
+/// A head as int8 elements `stride` apart, and its scale.
+static inline void QuantizeHead(const float* x, int32_t dim, int8_t* out, int64_t stride,
+                                float* scale_out) {
+  V best = Zero();
+  for (int32_t d = 0; d < dim; d += 16) {
+    const V v = LoadN(x + d, Rest(dim, d));
+    best = Max(SelectGt(Zero(), v, Neg(v), v), best);
+  }
+  const float scale = ReduceMax(best) / core::kInt8Max;
+  __builtin_memcpy(scale_out, &scale, sizeof(scale));
+  const V high = Set1(core::kInt8Max);
+  const V low = Set1(-core::kInt8Max);
+  for (int32_t d = 0; d < dim; d += 16) {
+    const int n = Rest(dim, d);
+    V t = Div(LoadN(x + d, n), Set1(scale));
+    t = SelectGt(t, high, high, t);
+    t = SelectGt(low, t, low, t);
+    t = SelectNan(t, Zero(), t);
+    float lanes[16];
+    Store(lanes, Add(t, Set1(core::kRoundMagic)));
+    for (int i = 0; i < n; ++i) {
+      const bool none = !(scale > 0.0f);
+      out[(d + i) * stride] = none ? int8_t{0} : static_cast<int8_t>(core::FloatBits(lanes[i]));
+    }
+  }
+}
+
 void RopeKvWrite(const RopeKvArgs& a) {
   const int32_t dim = a.kv.head_dim;
-  const int64_t element = a.kv.type == DType::kF32 ? 4 : 2;
+  const bool int8 = a.kv.type == DType::kInt8;
+  const int64_t element = a.kv.type == DType::kF32 ? 4 : int8 ? 1 : 2;
   const int64_t units = int64_t{a.heads} + 2 * a.kv.kv_heads;
   for (int64_t unit = a.unit_begin; unit < a.unit_end; ++unit) {
     const int64_t r = unit / units;
@@ -233,7 +261,7 @@ void RopeKvWrite(const RopeKvArgs& a) {
     const float* x = a.qkv + r * a.qkv_stride;
     const float* cos = a.cos + r * a.cos_stride;
     const float* sin = a.sin + r * a.sin_stride;
-    float normed[kMaxNormedHead];
+    float normed[kMaxHeadDim];
     if (u < a.heads) {
       const float* q = x + a.q_col + u * dim;
       if (a.q_gain != nullptr) {
@@ -245,7 +273,9 @@ void RopeKvWrite(const RopeKvArgs& a) {
     }
     const int32_t slot = a.positions[r] % kKvBlockTokens;
     std::byte* block = a.kv.pool + a.blocks[r] * a.kv.bytes_per_block;
-    if (u < a.heads + a.kv.kv_heads) {
+    const bool is_k = u < a.heads + a.kv.kv_heads;
+    float* scales = reinterpret_cast<float*>(block + (is_k ? a.kv.k_scales : a.kv.v_scales)) + slot;
+    if (is_k) {
       const int64_t head = u - a.heads;
       std::byte* target = block + a.kv.k_offset + (head * dim * kKvBlockTokens + slot) * element;
       const float* k = x + a.k_col + head * dim;
@@ -253,11 +283,23 @@ void RopeKvWrite(const RopeKvArgs& a) {
         NormHead(k, a.k_gain, a.eps, dim, normed);
         k = normed;
       }
-      WriteHead(k, cos, sin, a.half, dim, {target, a.kv.type, kKvBlockTokens});
+      if (int8) {
+        float rotated[kMaxHeadDim];
+        WriteHead(k, cos, sin, a.half, dim, {rotated, DType::kF32, 1});
+        QuantizeHead(rotated, dim, reinterpret_cast<int8_t*>(target), kKvBlockTokens,
+                     scales + head * kKvBlockTokens);
+      } else {
+        WriteHead(k, cos, sin, a.half, dim, {target, a.kv.type, kKvBlockTokens});
+      }
     } else {
       const int64_t head = u - a.heads - a.kv.kv_heads;
       std::byte* v = block + a.kv.v_offset + (head * kKvBlockTokens + slot) * dim * element;
-      WriteHead(x + a.v_col + head * dim, cos, sin, 0, dim, {v, a.kv.type, 1});
+      const float* values = x + a.v_col + head * dim;
+      if (int8) {
+        QuantizeHead(values, dim, reinterpret_cast<int8_t*>(v), 1, scales + head * kKvBlockTokens);
+      } else {
+        WriteHead(values, cos, sin, 0, dim, {v, a.kv.type, 1});
+      }
     }
   }
 }

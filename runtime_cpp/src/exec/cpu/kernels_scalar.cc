@@ -17,6 +17,8 @@ float ReadElement(const void* data, DType type, int64_t index) {
       return core::F16ToFloat(static_cast<const uint16_t*>(data)[index]);
     case DType::kBF16:
       return core::Bf16ToFloat(static_cast<const uint16_t*>(data)[index]);
+    case DType::kInt8:
+      return static_cast<float>(static_cast<const int8_t*>(data)[index]);
   }
   return 0.0f;
 }
@@ -31,6 +33,8 @@ void WriteElement(void* data, DType type, int64_t index, float value) {
       return;
     case DType::kBF16:
       static_cast<uint16_t*>(data)[index] = core::FloatToBf16(value);
+      return;
+    case DType::kInt8:  // Written with its scale, by WriteHead.
       return;
   }
 }
@@ -140,6 +144,29 @@ float Rotated(const float* head, const float* cos, const float* sin, int32_t hal
   return Fma(head[d], cos[i], head[i] * sin[i]);
 }
 
+/// A head of k or v into the cache: element d at index + d * stride. int8 writes its scale too.
+void WriteHead(const float* x, const KvLayer& kv, std::byte* data, int64_t index, int64_t stride,
+               std::byte* scale_at) {
+  if (kv.type != DType::kInt8) {
+    for (int32_t d = 0; d < kv.head_dim; ++d) WriteElement(data, kv.type, index + d * stride, x[d]);
+    return;
+  }
+  float max = 0.0f;
+  for (int32_t d = 0; d < kv.head_dim; ++d) max = core::MaxNew(x[d] < 0.0f ? -x[d] : x[d], max);
+  const float scale = max / core::kInt8Max;
+  __builtin_memcpy(scale_at, &scale, sizeof(scale));
+  int8_t* out = reinterpret_cast<int8_t*>(data);
+  for (int32_t d = 0; d < kv.head_dim; ++d)
+    out[index + d * stride] = scale > 0.0f ? core::QuantizeInt8(x[d], scale) : int8_t{0};
+}
+
+/// The int8 scale of a head at a position of a block; `scales` is k_scales or v_scales.
+float ReadScale(const std::byte* block, int64_t scales, int64_t head, int32_t slot) {
+  float scale;
+  __builtin_memcpy(&scale, block + scales + (head * kKvBlockTokens + slot) * 4, sizeof(scale));
+  return scale;
+}
+
 void RopeKvWrite(const RopeKvArgs& a) {
   const int32_t dim = a.kv.head_dim;
   const int64_t units = int64_t{a.heads} + 2 * a.kv.kv_heads;
@@ -150,7 +177,7 @@ void RopeKvWrite(const RopeKvArgs& a) {
     const float* cos = a.cos + r * a.cos_stride;
     const float* sin = a.sin + r * a.sin_stride;
     const int32_t slot = a.positions[r] % kKvBlockTokens;
-    float normed[kMaxNormedHead];
+    float normed[kMaxHeadDim];
     if (u < a.heads) {
       const float* q = x + a.q_col + u * dim;
       if (a.q_gain != nullptr) {
@@ -170,14 +197,15 @@ void RopeKvWrite(const RopeKvArgs& a) {
       NormRow(k, a.k_gain, a.eps, dim, normed);
       k = normed;
     }
-    for (int32_t d = 0; d < dim; ++d) {
-      if (is_k) {
-        WriteElement(block + a.kv.k_offset, a.kv.type, (head * dim + d) * kKvBlockTokens + slot,
-                     Rotated(k, cos, sin, a.half, d));
-      } else {
-        WriteElement(block + a.kv.v_offset, a.kv.type, (head * kKvBlockTokens + slot) * dim + d,
-                     x[a.v_col + head * dim + d]);
-      }
+    const int64_t scale_at = (head * kKvBlockTokens + slot) * 4;
+    if (is_k) {
+      float rotated[kMaxHeadDim];
+      for (int32_t d = 0; d < dim; ++d) rotated[d] = Rotated(k, cos, sin, a.half, d);
+      WriteHead(rotated, a.kv, block + a.kv.k_offset, head * dim * kKvBlockTokens + slot,
+                kKvBlockTokens, block + a.kv.k_scales + scale_at);
+    } else {
+      WriteHead(x + a.v_col + head * dim, a.kv, block + a.kv.v_offset,
+                (head * kKvBlockTokens + slot) * dim, 1, block + a.kv.v_scales + scale_at);
     }
   }
 }
@@ -201,8 +229,8 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
     const int32_t end = (last < query ? last : query) + 1;
     float max = -core::kInfinity;
     for (int32_t p = begin; p < end; ++p) {
-      const std::byte* k =
-          a.kv.pool + item.table[p / kKvBlockTokens] * a.kv.bytes_per_block + a.kv.k_offset;
+      const std::byte* block = a.kv.pool + item.table[p / kKvBlockTokens] * a.kv.bytes_per_block;
+      const std::byte* k = block + a.kv.k_offset;
       float acc = 0.0f;
       for (int32_t d = 0; d < dim; ++d) {
         acc = Fma(
@@ -210,6 +238,8 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
             ReadElement(k, a.kv.type, (kv_head * dim + d) * kKvBlockTokens + p % kKvBlockTokens),
             acc);
       }
+      if (a.kv.type == DType::kInt8)
+        acc = acc * ReadScale(block, a.kv.k_scales, kv_head, p % kKvBlockTokens);
       scores[p - base] = acc * a.scale;
       if (a.softcap > 0.0f) scores[p - base] = Softcap(scores[p - base], a.softcap);
       max = core::MaxNew(scores[p - base], max);
@@ -217,13 +247,17 @@ void AttendOne(const AttentionArgs& a, const AttentionItem& item, int32_t row, i
     float lanes[core::kLanes] = {};
     for (int32_t d = 0; d < dim; ++d) out[d] = 0.0f;
     for (int32_t p = begin; p < end; ++p) {
-      const std::byte* v =
-          a.kv.pool + item.table[p / kKvBlockTokens] * a.kv.bytes_per_block + a.kv.v_offset;
+      const std::byte* block = a.kv.pool + item.table[p / kKvBlockTokens] * a.kv.bytes_per_block;
+      const std::byte* v = block + a.kv.v_offset;
       const float e = core::Exp(scores[p - base] - max);
       lanes[p % 16] = lanes[p % 16] + e;
+      float weight = e;
+      if (a.kv.type == DType::kInt8)
+        weight = e * ReadScale(block, a.kv.v_scales, kv_head, p % kKvBlockTokens);
       for (int32_t d = 0; d < dim; ++d) {
         out[d] = Fma(
-            e, ReadElement(v, a.kv.type, (kv_head * kKvBlockTokens + p % kKvBlockTokens) * dim + d),
+            weight,
+            ReadElement(v, a.kv.type, (kv_head * kKvBlockTokens + p % kKvBlockTokens) * dim + d),
             out[d]);
       }
     }

@@ -15,14 +15,21 @@ Status CheckGroups(const engine::Manifest& manifest) {
       return Incompatible("cache group kind '" + group.kind + "'",
                           "This build runs full and window groups.");
     }
-    const auto type = core::ParseDType(group.dtype);
-    if (!type.has_value() || group.block_tokens != kKvBlockTokens) {
+    const auto type = core::ParseKvDType(group.dtype);
+    if (!type.has_value() || group.scale_granularity != core::KvScaleGranularity(*type) ||
+        group.block_tokens != kKvBlockTokens) {
       return Incompatible(
           "a cache of " + group.dtype + " in blocks of " + std::to_string(group.block_tokens),
-          "This build runs f32, f16 and bf16 in blocks of 32.");
+          "This build runs f32, f16, bf16 and int8 in blocks of 32.");
     }
-    const int64_t expected = static_cast<int64_t>(group.layers.size()) * 2 * group.kv_heads *
-                             group.head_dim * kKvBlockTokens * core::DTypeSize(*type);
+    if (group.head_dim > kMaxHeadDim) {
+      return Incompatible("heads of " + std::to_string(group.head_dim) + " elements",
+                          "This build runs up to " + std::to_string(kMaxHeadDim) + ".");
+    }
+    const int64_t of_head =
+        int64_t{group.head_dim} * core::DTypeSize(*type) + core::KvScaleBytes(*type);
+    const int64_t expected =
+        static_cast<int64_t>(group.layers.size()) * 2 * group.kv_heads * kKvBlockTokens * of_head;
     if (group.kv_heads < 1 || group.head_dim < 1 || group.bytes_per_block != expected ||
         (group.kind == "window") != (group.window > 0)) {
       return Corrupt("a cache group of the manifest has " + std::to_string(group.bytes_per_block) +

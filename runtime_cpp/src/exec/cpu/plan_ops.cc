@@ -177,11 +177,6 @@ Status PlanParser::ParseHeadNorm(PlanStep& step, int64_t head_dim, core::JsonRea
                                  core::JsonReader& weights) {
   step.eps = static_cast<float>(attrs.Number("eps"));
   if (!attrs.ok()) return attrs.status();
-  if (head_dim > kMaxNormedHead) {
-    return Incompatible(where_ + " normalizes heads of " + std::to_string(head_dim) +
-                            " elements; the limit is " + std::to_string(kMaxNormedHead),
-                        "Use a newer Slipstream.");
-  }
   if (Status s = ParseWeight(weights, "q_gain", &step.weight); !s.ok()) return s;
   if (Status s = CheckVector(step.weight, head_dim); !s.ok()) return s;
   if (Status s = ParseWeight(weights, "k_gain", &step.bias); !s.ok()) return s;

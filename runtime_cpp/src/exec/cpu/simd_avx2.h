@@ -120,6 +120,11 @@ static inline __m256i Narrow(__m256i lo, __m256i hi) {
 template <DType T>
 static inline V LoadAs(const void* p) {
   if constexpr (T == DType::kF32) return Load(static_cast<const float*>(p));
+  if constexpr (T == DType::kInt8) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return {_mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(bytes)),
+            _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_srli_si128(bytes, 8)))};
+  }
   const __m256i half = LoadInts(p);
   if constexpr (T == DType::kF16) return HalfToFloat(half);
   const __m256i lo = _mm256_cvtepu16_epi32(_mm256_castsi256_si128(half));

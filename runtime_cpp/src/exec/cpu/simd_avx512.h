@@ -76,6 +76,10 @@ static inline uint32_t EqualMask(V a, V b) { return _mm512_cmp_ps_mask(a.v, b.v,
 template <DType T>
 static inline V LoadAs(const void* p) {
   if constexpr (T == DType::kF32) return {_mm512_loadu_ps(p)};
+  if constexpr (T == DType::kInt8) {
+    const __m128i bytes = _mm_loadu_si128(static_cast<const __m128i*>(p));
+    return {_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(bytes))};
+  }
   const __m256i half = _mm256_loadu_si256(static_cast<const __m256i*>(p));
   if constexpr (T == DType::kF16) return {_mm512_cvtph_ps(half)};
   return FromBits(_mm512_slli_epi32(_mm512_cvtepu16_epi32(half), 16));

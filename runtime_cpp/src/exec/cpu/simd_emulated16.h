@@ -109,6 +109,7 @@ static inline float Element(const void* p, int64_t i) {
   if constexpr (T == DType::kF32) return static_cast<const float*>(p)[i];
   if constexpr (T == DType::kF16) return core::F16ToFloat(static_cast<const uint16_t*>(p)[i]);
   if constexpr (T == DType::kBF16) return core::Bf16ToFloat(static_cast<const uint16_t*>(p)[i]);
+  if constexpr (T == DType::kInt8) return static_cast<float>(static_cast<const int8_t*>(p)[i]);
 }
 /// 16 consecutive elements from `p`.
 template <DType T>
