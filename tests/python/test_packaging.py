@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -82,7 +81,7 @@ def test_public_names_exist() -> None:
 
 
 def test_user_code_type_checks(tmp_path: Path) -> None:
-    """py.typed and the stub of the native module reach a user's mypy."""
+    """The types of the package, the native module's among them, reach a user's mypy."""
     pytest.importorskip("mypy")
     (tmp_path / "user.py").write_text(
         "from slipstream import LLM, SamplingParams\n"
@@ -158,9 +157,7 @@ def test_cpp_example_runs_with_an_empty_environment(
     examples: Path, smollm2_engine: Callable[..., Path]
 ) -> None:
     engine = smollm2_engine("bf16")
-    begin = time.monotonic()
     text = output_of("env", "-i", examples / "stream", engine, "The capital of France is", "8")
-    assert time.monotonic() - begin < 20
     assert "Paris" in text
 
 
@@ -176,10 +173,37 @@ def test_tokenize_example_gives_the_text_back(
     assert len(tokens) > 5
 
 
-@pytest.mark.parametrize("example", ["stream", "tokenize"])
+def test_chat_example_keeps_the_conversation(
+    examples: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    """Its answers are those of Python with the same history; a bad line costs only itself."""
+    engine = smollm2_engine("bf16")
+    lines = [b"What is the capital of France?", b'And of "Italy"?\\', b"\xff", b"", b"/reset"]
+    lines += [b"What is the capital of France?"]
+    run = subprocess.run(
+        ["env", "-i", examples / "chat", engine, "8"],
+        input=b"\n".join(lines),
+        capture_output=True,
+        timeout=120,
+    )
+    params = slipstream.SamplingParams(max_tokens=8, temperature=0.0)
+    conversation: list[dict[str, str]] = []
+    answers = []
+    with slipstream.LLM(engine, threads=1, kv_memory="64M") as llm:
+        for line in lines[:2]:
+            conversation.append({"role": "user", "content": line.decode()})
+            answers.append(llm.chat(conversation, params)[0].outputs[0].text)
+            conversation.append({"role": "assistant", "content": answers[-1]})
+    assert "Paris" in answers[0]
+    assert run.stdout.decode() == f"{answers[0]}\n{answers[1]}\n{answers[0]}\n"
+    assert re.fullmatch("chat: .*UTF-8.*\n", run.stderr.decode())
+    assert run.returncode == 1
+
+
+@pytest.mark.parametrize("example", ["chat", "stream", "tokenize"])
 def test_cpp_examples_name_what_is_wrong(examples: Path, tmp_path: Path, example: str) -> None:
     missing = subprocess.run(
-        [examples / example, tmp_path / "none.engine", "x"],
+        [examples / example, tmp_path / "none.engine", "1"],
         capture_output=True,
         text=True,
         timeout=60,
