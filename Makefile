@@ -53,7 +53,8 @@ $(VENV)/.deps: pyproject.toml .ci/requirements $(VENV)/.packages
 	$(BIN)/pip install -q -r $@.txt
 	touch $@
 
-$(VENV)/.deps-test: $(VENV)/.deps
+$(VENV)/.deps-test: $(VENV)/.deps .ci/packages.apt
+	.ci/setup-packages test
 	$(BIN)/python .ci/requirements test > $@.txt
 	$(BIN)/pip install -q -r $@.txt
 	touch $@
