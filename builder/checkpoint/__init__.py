@@ -1,4 +1,4 @@
-"""Reading checkpoints: lazily mapped safetensors, row blocks, float conversion, text files."""
+"""Reading checkpoints: safetensors in row blocks, float conversion, text files."""
 
 from __future__ import annotations
 

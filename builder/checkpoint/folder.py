@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from slipstream._shown import name_excerpt, shown
 from slipstream.builder.checkpoint.convert import STORAGE, Array
 from slipstream.builder.checkpoint.json_file import exists, read_json
 from slipstream.builder.checkpoint.safetensors import SafetensorsFile, TensorEntry
@@ -40,23 +41,28 @@ class CheckpointTensor:
         """(first row, rows) in order; each block has at most 64 MiB in any format, and a
         multiple of `multiple` rows except the last. `rows` is the range to read (first, end).
 
-        The rows are read-only views of the mapped file in the type `convert.STORAGE` names, valid
-        until the next block is asked for: its pages are dropped then.
+        The rows are a read-only array of the type `convert.STORAGE` names, valid until the next
+        block is asked for: that one takes its memory. CorruptFileError if the file was cut since
+        it was opened, IoError if it cannot be read.
         """
         dtype = STORAGE[self.format]
         start, end = (0, self.shape[0]) if rows is None else rows
         cols = math.prod(self.shape[1:])
         step = max(BLOCK_BYTES // (4 * max(cols, 1)) // multiple, 1) * multiple
+        buffer = np.empty(min(step, max(end - start, 0)) * cols, dtype)
         for first in range(start, end, step):
             count = min(step, end - first)
-            begin = self._entry.begin + first * cols * dtype.itemsize
-            view = np.frombuffer(self._file.mapping, dtype, count * cols, begin)
-            yield first, view.reshape(count, *self.shape[1:])
-            self._file.drop(begin, begin + count * cols * dtype.itemsize)
+            block = buffer[: count * cols]
+            if block.size:
+                begin = self._entry.begin + first * cols * dtype.itemsize
+                self._file.read_into(begin, block.data.cast("B"))
+            view = block.reshape(count, *self.shape[1:])
+            view.flags.writeable = False
+            yield first, view
 
 
 class Checkpoint:
-    """A checked folder. Opening it maps the files and reads their headers, no weights.
+    """A checked folder. Opening it opens the files and reads their headers, no weights.
 
     NotFoundError, CorruptFileError or InputError name the file and the fix.
     """
@@ -101,8 +107,8 @@ class Checkpoint:
             if tensor in self._tensors:
                 other = self._tensors[tensor][0].path.name
                 raise CorruptFileError(
-                    f"tensor '{tensor}' is in both {other} and {name} of {self.folder}; remove the "
-                    "file that does not belong to the checkpoint"
+                    f"tensor '{name_excerpt(tensor)}' is in both {other} and {name} of "
+                    f"{self.folder}; remove the file that does not belong to the checkpoint"
                 )
             self._tensors[tensor] = (file, entry)
         self._files[name] = file
@@ -118,29 +124,30 @@ class Checkpoint:
             # A name with a folder in it could reach files outside of the checkpoint.
             if not isinstance(name, str) or Path(name).name != name:
                 raise InputError(
-                    f"{path} puts tensor '{tensor}' into {name!r}, which is no file name; copy "
-                    "the checkpoint's original file"
+                    f"{path} puts tensor '{name_excerpt(tensor)}' into {shown(name)}, which "
+                    "is no file name; copy the checkpoint's original file"
                 )
         shards = sorted(set(weight_map.values()))
         missing = [name for name in shards if not exists(self.folder / name)]
         if missing:
             raise NotFoundError(
                 f"{self.folder} lacks {len(missing)} of the {len(shards)} shards that {INDEX} "
-                f"names: {', '.join(missing[:4])}{', ...' if len(missing) > 4 else ''}; download "
-                "them"
+                f"names: {', '.join(map(name_excerpt, missing[:4]))}"
+                f"{', ...' if len(missing) > 4 else ''}; download them"
             )
         for name in shards:
             self._add_file(name)
         for tensor, name in weight_map.items():
             if tensor not in self._files[name].tensors:
                 raise CorruptFileError(
-                    f"{path} says that tensor '{tensor}' is in {name}, which does not hold it; "
-                    "download both again"
+                    f"{path} says that tensor '{name_excerpt(tensor)}' is in {name}, which does "
+                    "not hold it; download both again"
                 )
         for tensor, (file, _) in self._tensors.items():
             if tensor not in weight_map:
                 raise CorruptFileError(
-                    f"tensor '{tensor}' of {file.path.name} is not in {path}; download both again"
+                    f"tensor '{name_excerpt(tensor)}' of {file.path.name} is not in "
+                    f"{path}; download both again"
                 )
 
 

@@ -1,4 +1,4 @@
-"""One safetensors file, mapped: the header is checked in full before a tensor is touched.
+"""One safetensors file: the header is checked in full before a tensor is touched.
 
 A file is an 8-byte little-endian header size, a JSON header, and the tensors' bytes. Nothing of
 the data is read when a file is opened.
@@ -7,17 +7,18 @@ the data is read when a file is opened.
 from __future__ import annotations
 
 import math
-import mmap
 import os
 import stat
+import weakref
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from slipstream._shown import name_excerpt, shown
 from slipstream.builder.checkpoint.json_file import parse_json
 from slipstream.builder.errors import InputError
-from slipstream.errors import CorruptFileError, NotFoundError
+from slipstream.errors import CorruptFileError, IoError, NotFoundError
 
 # The limit of the reference implementation.
 MAX_HEADER_BYTES = 100_000_000
@@ -42,13 +43,17 @@ class TensorEntry:
 
 
 class SafetensorsFile:
-    """A mapped, checked file. Not thread-safe. NotFoundError, CorruptFileError or InputError."""
+    """An open, checked file. Not thread-safe. NotFoundError, CorruptFileError or InputError.
+
+    Read by system calls, not mapped: a file that another process cuts meanwhile would end this one
+    with SIGBUS, instead of an error.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
         try:
             # Opening a pipe would wait for a writer.
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except FileNotFoundError as error:
             raise NotFoundError(
                 f"{path} does not exist; download the checkpoint's missing file"
@@ -57,43 +62,44 @@ class SafetensorsFile:
             raise InputError(
                 f"{path} cannot be opened: {error.strerror}; check its permissions"
             ) from error
-        try:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise InputError(
-                    f"{path} is not a regular file; copy the checkpoint's original file"
-                )
-            self.size = status.st_size
-            if self.size < 8:
-                raise self._corrupt(f"it has {self.size} bytes, a header alone has more")
-            self._map = mmap.mmap(fd, self.size, prot=mmap.PROT_READ)
-        except (OSError, ValueError) as error:
-            raise InputError(
-                f"{path} cannot be mapped: {error}; free memory or copy it to a local disk"
-            ) from error
-        finally:
-            os.close(fd)
-        self._map.madvise(mmap.MADV_SEQUENTIAL)
+        weakref.finalize(self, os.close, self._fd)
+        status = os.fstat(self._fd)
+        if not stat.S_ISREG(status.st_mode):
+            raise InputError(f"{path} is not a regular file; copy the checkpoint's original file")
+        self.size = status.st_size
+        if self.size < 8:
+            raise self._corrupt(f"it has {self.size} bytes, a header alone has more")
+        os.posix_fadvise(self._fd, 0, 0, os.POSIX_FADV_SEQUENTIAL)
         self.tensors = self._read_header()
 
-    @property
-    def mapping(self) -> mmap.mmap:
-        return self._map
+    def read_into(self, begin: int, target: memoryview) -> None:
+        """Fills `target` (bytes) from byte `begin` on. CorruptFileError if the file ends before."""
+        done = 0
+        while done < len(target):
+            try:
+                count = os.preadv(self._fd, [target[done:]], begin + done)
+            except OSError as error:
+                raise IoError(
+                    f"{self.path} cannot be read at byte {begin + done}: {error.strerror}; check "
+                    "the disk, or copy the file"
+                ) from error
+            if count == 0:
+                raise self._corrupt(
+                    f"it has {os.fstat(self._fd).st_size} bytes, but {self.size} when it was "
+                    "opened (another program cut it)"
+                )
+            done += count
 
-    def drop(self, begin: int, end: int) -> None:
-        """Gives the mapped pages that lie wholly in [begin, end) back to the system."""
-        page = mmap.PAGESIZE
-        first, last = -(-begin // page) * page, end // page * page
-        if end >= self.size:
-            last = self.size
-        if last > first:
-            self._map.madvise(mmap.MADV_DONTNEED, first, last - first)
+    def _read(self, begin: int, size: int) -> bytes:
+        data = bytearray(size)
+        self.read_into(begin, memoryview(data))
+        return bytes(data)
 
     def _corrupt(self, problem: str) -> CorruptFileError:
         return CorruptFileError(f"{self.path} is damaged: {problem}; download it again")
 
     def _read_header(self) -> dict[str, TensorEntry]:
-        length = int.from_bytes(self._map[:8], "little")
+        length = int.from_bytes(self._read(0, 8), "little")
         if length > MAX_HEADER_BYTES:
             raise self._corrupt(
                 f"its header would have {length} bytes, the limit is {MAX_HEADER_BYTES}, so it is "
@@ -105,7 +111,7 @@ class SafetensorsFile:
                 "is cut)"
             )
         try:
-            header = parse_json(self._map[8 : 8 + length], "its header")
+            header = parse_json(self._read(8, length), "its header")
         except InputError as error:
             raise self._corrupt(str(error).split(";")[0]) from error
         if not isinstance(header, dict):
@@ -120,18 +126,18 @@ class SafetensorsFile:
         return entries
 
     def _entry(self, name: str, value: Any, base: int) -> TensorEntry:
-        where = f"tensor '{name}'"
+        where = f"tensor '{name_excerpt(name)}'"
         if not isinstance(value, dict):
             raise self._corrupt(f"{where} has no description")
         dtype: Any = value.get("dtype")
         shape: Any = value.get("shape")
         offsets: Any = value.get("data_offsets")
         if not isinstance(dtype, str) or dtype not in DTYPE_BYTES:
-            raise self._corrupt(f"{where} has the unknown dtype {dtype!r}")
+            raise self._corrupt(f"{where} has the unknown dtype {shown(dtype)}")
         if not _naturals(shape) or len(shape) > MAX_RANK:
-            raise self._corrupt(f"{where} has no valid shape: {str(shape)[:80]}")
+            raise self._corrupt(f"{where} has no valid shape: {shown(shape)}")
         if not _naturals(offsets) or len(offsets) != 2:
-            raise self._corrupt(f"{where} has no valid data_offsets: {str(offsets)[:80]}")
+            raise self._corrupt(f"{where} has no valid data_offsets: {shown(offsets)}")
         begin, end = offsets
         expected = math.prod(shape) * DTYPE_BYTES[dtype]
         if end - begin != expected:
@@ -150,8 +156,8 @@ class SafetensorsFile:
         for entry in sorted(entries, key=lambda e: (e.begin, e.end)):
             if entry.begin != end:
                 what = "overlaps" if entry.begin < end else "leaves a hole after"
-                raise self._corrupt(f"tensor '{entry.name}' {what} {before}")
-            end, before = entry.end, f"tensor '{entry.name}'"
+                raise self._corrupt(f"tensor '{name_excerpt(entry.name)}' {what} {before}")
+            end, before = entry.end, f"tensor '{name_excerpt(entry.name)}'"
         if end != self.size:
             raise self._corrupt(f"{self.size - end} bytes follow its last tensor")
 

@@ -1,9 +1,12 @@
-"""Checkpoints: mapped safetensors against the reference library, conversion, bad input."""
+"""Checkpoints: safetensors against the reference library, conversion, bad input."""
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
+import signal
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +20,7 @@ from tiny_models import TinyConfig, make_checkpoint, make_tensors, write_tokeniz
 from slipstream.builder.checkpoint import Checkpoint, folder, read_text_files
 from slipstream.builder.checkpoint.convert import convert, from_f32, to_f32
 from slipstream.builder.errors import InputError
-from slipstream.errors import SlipstreamError
+from slipstream.errors import CorruptFileError, IoError, SlipstreamError
 
 
 @pytest.mark.parametrize("shards", [1, 3])
@@ -255,3 +258,108 @@ def test_names_that_the_system_refuses_are_input_errors(tmp_path: Path) -> None:
     index.write_text(json.dumps(value))
     with pytest.raises(InputError, match="cannot be looked up: File name too long"):
         Checkpoint(tmp_path)
+
+
+def test_weights_that_are_cut_while_they_are_read_are_an_error(tmp_path: Path) -> None:
+    """A mapping would end the process with SIGBUS instead."""
+    opened = Checkpoint(make_checkpoint(tmp_path, TinyConfig()))
+    path = tmp_path / "model.safetensors"
+    for size in (path.stat().st_size // 2, 0):
+        os.truncate(path, size)
+        with pytest.raises(CorruptFileError, match=rf"it has {size} bytes.*another program cut it"):
+            for name in opened.shapes:
+                for _ in opened.tensor(name).row_blocks():
+                    pass
+
+
+def test_weights_that_vanish_after_they_were_opened_are_read_to_the_end(tmp_path: Path) -> None:
+    tiny = TinyConfig()
+    opened = Checkpoint(make_checkpoint(tmp_path, tiny))
+    (tmp_path / "model.safetensors").unlink()
+    for name, values in make_tensors(tiny).items():
+        tensor = opened.tensor(name)
+        rows = np.concatenate([to_f32(r, tensor.format) for _, r in tensor.row_blocks()])
+        np.testing.assert_array_equal(rows, values.astype(np.float32))
+
+
+def test_short_reads_are_continued_and_failed_ones_are_errors(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tiny = TinyConfig()
+    make_checkpoint(tmp_path, tiny)
+    real = os.preadv
+    monkeypatch.setattr(os, "preadv", lambda fd, views, at: real(fd, [views[0][:100]], at))
+    opened = Checkpoint(tmp_path)
+    for name, values in make_tensors(tiny).items():
+        tensor = opened.tensor(name)
+        rows = np.concatenate([to_f32(r, tensor.format) for _, r in tensor.row_blocks()])
+        np.testing.assert_array_equal(rows, values.astype(np.float32))
+
+    def fail(*_: object) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "preadv", fail)
+    with pytest.raises(IoError, match=r"model\.safetensors cannot be read at byte \d+: Input"):
+        next(iter(opened.tensor("model.norm.weight").row_blocks()))
+    with pytest.raises(IoError, match="at byte 0"):
+        Checkpoint(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "name", ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"]
+)
+@pytest.mark.parametrize("how", ["gone", "empty", "half"])
+def test_a_file_that_changes_after_it_was_looked_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, how: str
+) -> None:
+    """Between the look at a file and its reading another program removes or cuts it."""
+    make_checkpoint(tmp_path, TinyConfig(vocab=300, tokenizer=True))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>"}))
+    path = tmp_path / name
+    real = Path.exists, Path.is_file
+
+    def change(self: Path) -> None:
+        if self == path and self.name not in changed:
+            changed.add(self.name)
+            if how == "gone":
+                path.unlink()
+            else:
+                os.truncate(path, 0 if how == "empty" else path.stat().st_size // 2)
+
+    changed: set[str] = set()
+
+    def exists(self: Path, **options: bool) -> bool:
+        found = real[0](self, **options)
+        change(self)
+        return found
+
+    def is_file(self: Path, **options: bool) -> bool:
+        found = real[1](self, **options)
+        change(self)
+        return found
+
+    monkeypatch.setattr(Path, "exists", exists)
+    monkeypatch.setattr(Path, "is_file", is_file)
+    with pytest.raises(SlipstreamError, match=re.escape(name)) as caught:
+        Checkpoint(tmp_path)
+        read_text_files(tmp_path, 300)
+    assert changed == {name}
+    assert caught.value.exit_code == 2
+
+
+def test_a_signal_during_a_read_changes_nothing(tmp_path: Path) -> None:
+    """EINTR: the readers go on where they were."""
+    tiny = TinyConfig()
+    opened = Checkpoint(make_checkpoint(tmp_path, tiny))
+    seen: list[int] = []
+    before = signal.signal(signal.SIGALRM, lambda number, frame: seen.append(number))
+    signal.setitimer(signal.ITIMER_REAL, 1e-4, 1e-4)
+    try:
+        while len(seen) < 50:
+            for name, values in make_tensors(tiny).items():
+                tensor = opened.tensor(name)
+                rows = np.concatenate([to_f32(r, tensor.format) for _, r in tensor.row_blocks()])
+                np.testing.assert_array_equal(rows, values.astype(np.float32))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
