@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from slipstream._shown import shown
 from slipstream.builder.errors import InputError
 from slipstream.builder.formats import KV_FORMATS, WEIGHT_FORMATS
 from slipstream.builder.targets import registry
@@ -81,7 +82,7 @@ def parse_sm(text: str) -> tuple[int, ...]:
     items = [item.strip() for item in text.split(",")]
     if not all(item.isascii() and item.isdigit() and len(item) <= 4 for item in items):
         raise InputError(
-            f"--sm is {text[:40]!r}; give compute capabilities as whole numbers, with commas "
+            f"--sm is {shown(text)}; give compute capabilities as whole numbers, with commas "
             "between them, e.g. --sm 89,120"
         )
     return tuple(int(item) for item in items)
@@ -94,14 +95,14 @@ def flag(field: str) -> str:
 
 def _choice(field: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
-        raise InputError(f"{flag(field)} is {value!r}; use one of: {', '.join(choices)}")
+        raise InputError(f"{flag(field)} is {shown(value)}; use one of: {', '.join(choices)}")
 
 
 def _compute_capabilities(target: str, value: Any) -> tuple[int, ...]:
     items = tuple(value) if isinstance(value, (list, tuple)) else (value,)
     for item in items:
         if isinstance(item, bool) or not isinstance(item, int):
-            raise InputError(f"--sm is {value!r}; it must hold whole numbers, e.g. 89")
+            raise InputError(f"--sm is {shown(value)}; it must hold whole numbers, e.g. 89")
     repeated = next((sm for sm in items if items.count(sm) > 1), None)
     if repeated is not None:
         raise InputError(f"--sm names {repeated} twice; name each compute capability once")
@@ -121,6 +122,8 @@ def _limit(field: str, value: Any, low: int, high: int) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int):
-        raise InputError(f"{flag(field)} is {value!r}; it must be an integer from {low} to {high}")
+        raise InputError(
+            f"{flag(field)} is {shown(value)}; it must be an integer from {low} to {high}"
+        )
     if not low <= value <= high:
-        raise InputError(f"{flag(field)} is {value}; it must be from {low} to {high}")
+        raise InputError(f"{flag(field)} is {shown(value)}; it must be from {low} to {high}")

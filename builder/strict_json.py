@@ -10,6 +10,8 @@ import json
 import math
 from typing import Any
 
+from slipstream._shown import shown
+
 # Nested arrays and objects, the same number as in the runtime.
 MAX_DEPTH = 64
 # Longer whole numbers are beyond f64 and need not be converted to know that.
@@ -59,7 +61,7 @@ def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         seen: set[str] = set()
         for key, _ in pairs:
             if key in seen:
-                raise ValueError(f"key {key!r} appears twice")
+                raise ValueError(f"key {shown(key)} appears twice")
             seen.add(key)
     return out
 

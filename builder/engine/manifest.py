@@ -9,6 +9,8 @@ import math
 import re
 from typing import Any
 
+from slipstream._shown import excerpt, shown
+from slipstream._shown import name_excerpt as cut
 from slipstream.builder import strict_json
 from slipstream.builder.engine import layout
 from slipstream.builder.formats import (
@@ -78,7 +80,7 @@ class _Object:
     def integer(self, key: str, low: int = 0, high: int = MAX_INT) -> int:
         value = self.any(key)
         if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
-            raise self.fail(key, f"is {str(value)[:40]}; it must be from {low} to {high}")
+            raise self.fail(key, f"is {shown(value)}; it must be from {low} to {high}")
         return value
 
     def text(self, key: str) -> str:
@@ -109,7 +111,7 @@ class _Object:
         value = self.array(key)
         for item in value:
             if isinstance(item, bool) or not isinstance(item, int) or not low <= item <= high:
-                raise self.fail(key, f"holds {str(item)[:40]}; values are from {low} to {high}")
+                raise self.fail(key, f"holds {shown(item)}; values are from {low} to {high}")
         return value
 
     def object(self, key: str) -> _Object:
@@ -144,7 +146,7 @@ def _sections(root: _Object, manifest_offset: int) -> dict[str, _Object]:
         name, offset, size = item.text("name"), item.integer("offset"), item.integer("size")
         digest = item.text("hash")
         if not name or name in found:
-            raise item.fail("name", f'"{name}" is empty or appears twice')
+            raise item.fail("name", f'"{cut(name)}" is empty or appears twice')
         if offset != expected:
             raise item.fail("offset", f"is {offset}, expected {expected}")
         if offset > manifest_offset or size > manifest_offset - offset:
@@ -197,7 +199,7 @@ def _configuration(root: _Object, sections: dict[str, _Object]) -> None:
 def _existing(item: _Object, sections: dict[str, _Object]) -> None:
     name = item.text("section")
     if name not in sections:
-        raise item.fail("section", f'names "{name}", which does not exist')
+        raise item.fail("section", f'names "{cut(name)}", which does not exist')
 
 
 def _kv(root: _Object) -> None:
@@ -214,7 +216,9 @@ def _kv(root: _Object) -> None:
         if not known or scales != kv_scale_granularity(dtype):
             continue
         if not layers or heads < 1 or head_dim < 1 or (kind == "window" and window < 1):
-            raise group.fail("kind", f'is "{kind}", but its layers, heads or window are missing')
+            raise group.fail(
+                "kind", f'is "{excerpt(kind)}", but its layers, heads or window are missing'
+            )
         need = kv_bytes(dtype, head_dim) * len(layers) * heads * tokens
         if need != per_block:
             raise group.fail("bytes_per_block", f"is {per_block}, its layers ask for {need}")
@@ -229,10 +233,10 @@ def _verification(root: _Object, sections: dict[str, _Object]) -> None:
     if layout.WEIGHTS not in sections:
         raise root.fail("sections", 'hold no "weights"')
     if name not in sections or name == layout.WEIGHTS:
-        raise item.fail("section", f'names "{name}", which cannot hold hashes')
+        raise item.fail("section", f'names "{cut(name)}", which cannot hold hashes')
     size = sections[layout.WEIGHTS].integer("size")
     if sections[name].integer("size") != layout.HASH_BYTES * -(-size // chunk):
-        raise item.fail("section", f'"{name}" has not 16 bytes for each chunk of weights')
+        raise item.fail("section", f'"{cut(name)}" has not 16 bytes for each chunk of weights')
 
 
 def _tensors(root: _Object, sections: dict[str, _Object]) -> None:
@@ -242,18 +246,20 @@ def _tensors(root: _Object, sections: dict[str, _Object]) -> None:
     for item in root.objects("tensors"):
         name = item.text("name")
         if name in names:
-            raise item.fail("name", f'"{name}" appears twice')
+            raise item.fail("name", f'"{cut(name)}" appears twice')
         names.add(name)
         shape = item.integers("logical_shape", 1, MAX_DIMENSION)
         if not 1 <= len(shape) <= 8:
-            raise item.fail("logical_shape", f'of "{name}" must have 1 to 8 dimensions')
+            raise item.fail("logical_shape", f'of "{cut(name)}" must have 1 to 8 dimensions')
         offset, size = item.integer("offset"), item.integer("size")
         if offset % layout.TENSOR_ALIGN:
-            raise item.fail("offset", f'of "{name}" is {offset}, not a multiple of 256')
+            raise item.fail("offset", f'of "{cut(name)}" is {offset}, not a multiple of 256')
         if offset < end:
-            raise item.fail("offset", f'of "{name}" is {offset}, inside the tensor before')
+            raise item.fail("offset", f'of "{cut(name)}" is {offset}, inside the tensor before')
         if offset > available or size > available - offset:
-            raise item.fail("size", f'of "{name}" is {size}: it ends beyond the weights section')
+            raise item.fail(
+                "size", f'of "{cut(name)}" is {size}: it ends beyond the weights section'
+            )
         end = offset + size
         item.array("scales")
         item.any("shard")
@@ -281,15 +287,17 @@ def _tensor_size(item: _Object, name: str, shape: list[int], size: int) -> None:
         # A bias is padded like the rows of its matrix.
         padded = len(shape) == 1 and size > need and size % block == 0
         if size != need and not padded:
-            raise item.fail("size", f'of "{name}" is {size}, its shape asks for {need}')
+            raise item.fail("size", f'of "{cut(name)}" is {size}, its shape asks for {need}')
     elif form in ELEMENT_BYTES and order == "n16k4":
         if len(shape) != 2:
-            raise item.fail("logical_shape", f'of "{name}" must be [N, K] in layout n16k4')
+            raise item.fail("logical_shape", f'of "{cut(name)}" must be [N, K] in layout n16k4')
         row = layout.align(shape[1] * ELEMENT_BYTES[form], UNIT_BYTES)
         need = layout.align(shape[0], BLOCK_ROWS) * row
         if size % (row * BLOCK_ROWS) or size < need:
-            raise item.fail("size", f'of "{name}" is {size}, its shape asks for {need}')
+            raise item.fail("size", f'of "{cut(name)}" is {size}, its shape asks for {need}')
         for source in item.objects("sources"):
             first = source.integer("offset")
             if first % BLOCK_ROWS or first >= size // row:
-                raise source.fail("offset", f'of "{name}" is {first}, not the start of a block')
+                raise source.fail(
+                    "offset", f'of "{cut(name)}" is {first}, not the start of a block'
+                )

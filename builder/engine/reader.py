@@ -12,18 +12,25 @@ from typing import Any
 
 import xxhash
 
+from slipstream._shown import name_excerpt
 from slipstream.builder.engine import layout
 from slipstream.builder.engine.compatibility import check_compatibility, explain
 from slipstream.builder.engine.manifest import ManifestError, parse_manifest
-from slipstream.errors import CorruptFileError, IncompatibleError, IoError, NotFoundError
+from slipstream.errors import (
+    CorruptFileError,
+    IncompatibleError,
+    InvalidArgumentError,
+    IoError,
+    NotFoundError,
+)
 
 
 class EngineReader:
     """One engine file, mapped and checked; a context manager.
 
     Opening checks everything but the weights' bytes; `verify_full` checks those too. NotFoundError,
-    IoError, CorruptFileError, or IncompatibleError with the whole list of what this version cannot
-    run.
+    InvalidArgumentError (a directory or device), IoError, CorruptFileError, or IncompatibleError
+    with the whole list of what this version cannot run.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -95,7 +102,7 @@ class EngineReader:
     def _tensor_at(self, begin: int, end: int) -> str:
         for tensor in self.manifest["tensors"]:
             if tensor["offset"] < end and tensor["offset"] + tensor["size"] > begin:
-                return f", in or near tensor {tensor['name']}"
+                return f", in or near tensor {name_excerpt(tensor['name'])}"
         return ""
 
     def _damaged(self, problem: str) -> CorruptFileError:
@@ -114,8 +121,9 @@ class EngineReader:
         try:
             info = os.fstat(fd)
             if not stat.S_ISREG(info.st_mode):
-                raise NotFoundError(
-                    f"{self.path} is not a regular file; give the path of an .engine file."
+                what = "a directory" if stat.S_ISDIR(info.st_mode) else "not a regular file"
+                raise InvalidArgumentError(
+                    f"{self.path} is {what}; give the path of an .engine file."
                 )
             if info.st_size == 0:
                 raise CorruptFileError(f"{self.path} is empty. Rebuild it or copy it again.")
@@ -188,7 +196,8 @@ class EngineReader:
             if xxhash.xxh3_128_hexdigest(self.section(section["name"])) != section["hash"]:
                 begin, end = section["offset"], section["offset"] + section["size"]
                 raise self._damaged(
-                    f"the section {section['name']} (bytes {begin} to {end}) does not have its hash"
+                    f"the section {name_excerpt(section['name'])} (bytes {begin} to {end}) does "
+                    "not have its hash"
                 )
 
     def _verify_padding(self) -> None:
@@ -196,7 +205,7 @@ class EngineReader:
         for section in self.sections.values():
             self._check_zeros(end, section["offset"], before)
             end = section["offset"] + section["size"]
-            before = f"the section {section['name']}"
+            before = f"the section {name_excerpt(section['name'])}"
         self._check_zeros(end, layout.align(end, layout.SECTION_ALIGN), before)
 
     def _check_zeros(self, begin: int, end: int, before: str) -> None:

@@ -44,7 +44,7 @@ def parse_config(config: Any) -> ModelSpec:
     parser = _PARSERS.get(names[0])
     if parser is None:
         raise UnsupportedError(
-            f"config.json: architecture '{names[0]}' is unknown; known: "
+            f"config.json: architecture {short(names[0])} is unknown; known: "
             f"{', '.join(architectures())}"
         )
     return parser(config)

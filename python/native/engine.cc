@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "bindings.h"
+#include "chat_options.h"
 
 namespace slipstream::python {
 namespace {
@@ -25,8 +26,8 @@ CpuPath ParseCpuPath(const std::string& name) {
     if (name == text) return path;
     known += known.empty() ? text : std::string(", ") + text;
   }
-  throw StatusError(
-      {StatusCode::kInvalidArgument, "cpu_path is '" + name + "'; use one of " + known + "."});
+  throw StatusError({StatusCode::kInvalidArgument,
+                     "cpu_path is '" + name.substr(0, 40) + "'; use one of " + known + "."});
 }
 
 std::unique_ptr<Runtime, SameProcessDelete<Runtime>> MakeRuntime(int32_t threads,
@@ -97,6 +98,21 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("tokenizer", [](const Engine& self) { return self.tokenizer(); })
       .def_property_readonly("chat_template", &Engine::chat_template,
                              "The Jinja chat template, or ''.")
+      .def(
+          "apply_chat_template",
+          [](const Engine& self, const std::string& messages_json, bool add_generation_prompt,
+             const std::string& tools_json, const std::string& documents_json,
+             const std::string& variables_json, const std::optional<LocalTime>& now) {
+            ReleaseGil release;
+            return Unwrap(self.ApplyChatTemplate(
+                messages_json, MakeChatOptions(add_generation_prompt, tools_json, documents_json,
+                                               variables_json, now)));
+          },
+          py::arg("messages_json"), py::kw_only(), py::arg("add_generation_prompt") = true,
+          py::arg("tools_json") = "", py::arg("documents_json") = "",
+          py::arg("variables_json") = "", py::arg("now") = py::none(),
+          "The prompt of a conversation through chat_template, with the model's special tokens as "
+          "variables beside those given. LLM.chat does this and what the interpreter refuses.")
       .def_property_readonly("tokenizer_config_json", &Engine::tokenizer_config_json)
       .def_property_readonly("generation_config_json", &Engine::generation_config_json)
       .def_property_readonly("eos_token_ids", &Engine::eos_token_ids)

@@ -40,8 +40,8 @@ class Bytes {
 
 core::DType ParseDType(const std::string& name) {
   if (auto dtype = core::ParseDType(name)) return *dtype;
-  throw StatusError(
-      {StatusCode::kInvalidArgument, "dtype is '" + name + "'; use f32, f16 or bf16."});
+  throw StatusError({StatusCode::kInvalidArgument,
+                     "dtype is '" + name.substr(0, 40) + "'; use f32, f16 or bf16."});
 }
 
 py::bytes ToBytes(const pack::Hash128& hash) {

@@ -96,6 +96,16 @@ class Engine:
     def tokenizer(self) -> Tokenizer: ...
     @property
     def chat_template(self) -> str: ...
+    def apply_chat_template(
+        self,
+        messages_json: str,
+        *,
+        add_generation_prompt: bool = True,
+        tools_json: str = "",
+        documents_json: str = "",
+        variables_json: str = "",
+        now: Sequence[int] | None = None,
+    ) -> str: ...
     @property
     def tokenizer_config_json(self) -> str: ...
     @property

@@ -10,6 +10,7 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from slipstream._shown import shown
 from slipstream.chat_template import Message
 from slipstream.errors import InvalidArgumentError
 from slipstream.outputs import RequestOutput
@@ -127,6 +128,7 @@ class AsyncLLM:
 
     def abort(self, request_id: str) -> None:
         """Ends a request; its generator ends with the tokens so far and "cancelled"."""
+        _check_request_id(request_id)
         request = self._running.get(request_id)
         if request is not None:
             self._session.cancel(request)
@@ -141,7 +143,7 @@ class AsyncLLM:
         sampling_params: SamplingParams | None,
         request_id: str | None,
     ) -> AsyncGenerator[RequestOutput, None]:
-        params = sampling_params or self.default_sampling_params()
+        params = self._session.params_or_default(sampling_params)
         loop = asyncio.get_running_loop()
         news: asyncio.Queue[_native.Response] = asyncio.Queue()
 
@@ -175,13 +177,21 @@ class AsyncLLM:
         on_response: Callable[[_native.Response], None],
     ) -> tuple[str, int]:
         """Submits under a name that no other running request has."""
+        if request_id is not None:
+            _check_request_id(request_id)
         with self._lock:
             if request_id is None:
                 request_id = f"request-{next(self._numbers)}"
             if request_id in self._running:
                 raise InvalidArgumentError(
-                    f"request_id {request_id!r} is already running; give each request its own id."
+                    f"request_id {shown(request_id)} is already running; give each request its own "
+                    "id."
                 )
             request = self._session.submit(prompt, params, on_response)
             self._running[request_id] = request
         return request_id, request
+
+
+def _check_request_id(request_id: object) -> None:
+    if not isinstance(request_id, str):
+        raise InvalidArgumentError(f"request_id is {shown(request_id)}; it must be a str.")

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slipstream import _native
+from slipstream._shown import excerpt, shown
 from slipstream.errors import IncompatibleError, InvalidArgumentError
 from slipstream.sampling import check_text
 
@@ -126,7 +127,8 @@ class ChatTemplate:
             RecursionError,
         ) as error:
             raise InvalidArgumentError(
-                f"The model's chat template refuses these messages: {error}"
+                f"The model's chat template refuses these messages: {excerpt(str(error), 400)}. "
+                "Change the messages, or pass another chat_template."
             ) from None
 
 
@@ -159,7 +161,8 @@ def _compile(source: str) -> jinja2.Template:
         return environment.from_string(source)
     except jinja2.TemplateSyntaxError as error:
         raise InvalidArgumentError(
-            f"The chat template is not valid Jinja: line {error.lineno}: {error.message}."
+            f"The chat template is not valid Jinja: line {error.lineno}: "
+            f"{excerpt(str(error.message), 400)}. Correct it there, or pass another chat_template."
         ) from None
 
 
@@ -193,7 +196,7 @@ def _with_reasoning_names(message: dict[str, Any]) -> dict[str, Any]:
 def _check_message(index: int, message: Message) -> dict[str, Any]:
     if not isinstance(message, Mapping) or not isinstance(message.get("role"), str):
         raise InvalidArgumentError(
-            f"messages[{index}] is {message!r:.80}; it must be a dict with 'role' and 'content'."
+            f"messages[{index}] is {shown(message)}; it must be a dict with 'role' and 'content'."
         )
     result = dict(message)
     content = result.get("content")
@@ -213,7 +216,7 @@ def _join_text_parts(index: int, parts: Sequence[Any]) -> str:
     for part in parts:
         if not isinstance(part, Mapping) or part.get("type") != "text":
             raise InvalidArgumentError(
-                f"messages[{index}].content holds {part!r:.80}; only parts of the form "
+                f"messages[{index}].content holds {shown(part)}; only parts of the form "
                 "{'type': 'text', 'text': ...} are available."
             )
         texts.append(str(part.get("text", "")))

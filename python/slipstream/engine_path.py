@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError, IoError, NotFoundError
 
 __all__ = ["resolve_engine"]
@@ -19,9 +20,16 @@ def resolve_engine(path: str | os.PathLike[str], log: Callable[[str], None] | No
     cache folder, under a name made from its content and the version; the next call finds it there.
     `log` gets a line for what was chosen (default: stderr).
     """
-    text = os.fspath(path)
+    try:
+        text = os.fspath(path)
+    except TypeError:
+        text = None
     if not isinstance(text, str):
-        raise InvalidArgumentError(f"path is {path!r}; it must be a str or a pathlib.Path.")
+        raise InvalidArgumentError(f"path is {shown(path)}; it must be a str or a pathlib.Path.")
+    if "\0" in text:
+        raise InvalidArgumentError(
+            f"path is {shown(text)}; no file has a name with a NUL character. Correct the path."
+        )
     if not text:
         raise InvalidArgumentError("path is empty; give an .engine file or a checkpoint folder.")
     folder = Path(text)

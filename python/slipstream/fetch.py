@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from slipstream._download import Progress, extract, scratch_dir
+from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError, IoError, NotFoundError, SlipstreamError
 
 __all__ = ["Fetched", "fetch", "main"]
@@ -61,14 +62,18 @@ def fetch(
         IoError: no network, or `out` or the cache cannot be written.
     """
     progress = progress or Progress()
-    if name not in CATALOGUE:
+    if not isinstance(name, str) or name not in CATALOGUE:
         raise InvalidArgumentError(
-            f"There is no '{name}' to fetch; the names are {', '.join(sorted(CATALOGUE))}."
+            f"There is no {shown(name)} to fetch; the names are {', '.join(sorted(CATALOGUE))}."
         )
     if dtype not in DTYPES:
-        raise InvalidArgumentError(f"dtype is '{dtype}'; choose one of {', '.join(DTYPES)}.")
-    if off_grid is not None and off_grid < 0:
-        raise InvalidArgumentError(f"off_grid is {off_grid}; give a seed of at least 0.")
+        raise InvalidArgumentError(f"dtype is {shown(dtype)}; choose one of {', '.join(DTYPES)}.")
+    if off_grid is not None and (type(off_grid) is not int or off_grid < 0):
+        raise InvalidArgumentError(
+            f"off_grid is {shown(off_grid)}; give an integer of at least 0 as the seed, or None."
+        )
+    if not isinstance(out, (str, Path)):
+        raise InvalidArgumentError(f"out is {shown(out)}; it must be a str or a pathlib.Path.")
     is_text = name == "wiki-excerpt"
     if is_text and (dtype != "bfloat16" or off_grid is not None):
         raise InvalidArgumentError(f"'{name}' is text; --dtype and --off-grid are for models.")

@@ -1,12 +1,18 @@
-"""What a model's generation_config.json asks for beyond what this version samples with."""
+"""A model's generation_config.json, and what it asks for beyond what this version applies."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["not_applied"]
+from slipstream._shown import excerpt
+from slipstream.errors import CorruptFileError
+
+if TYPE_CHECKING:
+    from slipstream import _native
+
+__all__ = ["not_applied", "read_generation_config"]
 
 # Honoured by `SamplingParams.from_generation_config`, by the engine (the ids), or about something
 # that does not change which tokens come (caches, the outputs of transformers, where it came from).
@@ -67,6 +73,20 @@ _NEUTRAL: dict[str, float] = {
 }
 
 
+def read_generation_config(engine: _native.Engine) -> dict[str, Any]:
+    """generation_config.json of an engine. CorruptFileError if it is no JSON object."""
+    try:
+        config = json.loads(engine.generation_config_json or "{}")
+    except (ValueError, RecursionError):
+        config = None
+    if not isinstance(config, dict):
+        raise CorruptFileError(
+            f"{engine.path}: its generation_config.json is not a JSON object. Build the engine "
+            "again from a correct checkpoint."
+        )
+    return config
+
+
 def not_applied(config: Mapping[str, Any]) -> list[str]:
     """The settings that would change the answer and are not applied, as `name = value`, sorted.
 
@@ -84,5 +104,4 @@ def not_applied(config: Mapping[str, Any]) -> list[str]:
 
 
 def _shown(value: object) -> str:
-    text = json.dumps(value, ensure_ascii=True)
-    return text if len(text) <= 40 else f"{text[:37]}..."
+    return excerpt(json.dumps(value, ensure_ascii=True))

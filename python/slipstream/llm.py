@@ -240,10 +240,8 @@ class LLM:
     def _params_for(
         self, sampling_params: SamplingParams | Sequence[SamplingParams] | None, count: int
     ) -> list[SamplingParams]:
-        if sampling_params is None:
-            return [self.default_sampling_params()] * count
-        if isinstance(sampling_params, SamplingParams):
-            return [sampling_params] * count
+        if sampling_params is None or isinstance(sampling_params, SamplingParams):
+            return [self._session.params_or_default(sampling_params)] * count
         if not isinstance(sampling_params, Sequence):
             raise InvalidArgumentError(
                 f"sampling_params is a {type(sampling_params).__name__}; give a SamplingParams, or "
@@ -255,13 +253,10 @@ class LLM:
                 f"sampling_params has {len(params)} entries for {count} prompts; give one for all, "
                 "or one for each."
             )
-        for index, each in enumerate(params):
-            if not isinstance(each, SamplingParams):
-                raise InvalidArgumentError(
-                    f"sampling_params[{index}] is a {type(each).__name__}; it must be a "
-                    "SamplingParams."
-                )
-        return params
+        return [
+            self._session.params_or_default(each, f"sampling_params[{index}]")
+            for index, each in enumerate(params)
+        ]
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypedDict, cast
 
+from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError
 from slipstream.sampling import check_text
 
@@ -58,8 +59,8 @@ def normalize(prompt: Prompt) -> TokenPrompt:
         if keys == {"prompt_token_ids"}:
             return _ids(prompt["prompt_token_ids"])  # type: ignore[typeddict-item]
         raise InvalidArgumentError(
-            f"A prompt dict has the keys {sorted(map(str, keys))}; it must be {{'prompt': text}} "
-            "or {'prompt_token_ids': ids}."
+            f"A prompt dict has the keys {shown(sorted(map(str, keys)))}; it must be "
+            "{'prompt': text} or {'prompt_token_ids': ids}."
         )
     if isinstance(prompt, Iterable) and not isinstance(prompt, (bytes, bytearray)):
         return _ids(prompt)
@@ -77,18 +78,24 @@ def _text(text: str) -> TokenPrompt:
 
 
 def _ids(ids: Iterable[int]) -> TokenPrompt:
-    try:
-        numbers = [operator.index(token) for token in ids]
-    except TypeError:
+    if not isinstance(ids, Iterable):
         raise InvalidArgumentError(
-            "A prompt of token ids holds something that is not an integer; give a list of ints."
-        ) from None
+            f"prompt_token_ids is {shown(ids)}; it must be a list of integers."
+        )
+    numbers = []
+    for position, token in enumerate(ids):
+        try:
+            numbers.append(operator.index(token))
+        except TypeError:
+            raise InvalidArgumentError(
+                f"prompt_token_ids[{position}] is {shown(token)}; it must be an integer."
+            ) from None
     if not numbers:
         raise InvalidArgumentError("The prompt is empty; give at least one token id.")
     for position, token in enumerate(numbers):
         if not 0 <= token < 2**31:
             raise InvalidArgumentError(
-                f"prompt_token_ids[{position}] is {token}; ids start at 0 and must be below the "
-                "size of the vocabulary."
+                f"prompt_token_ids[{position}] is {shown(token)}; ids start at 0 and must be below "
+                "the size of the vocabulary."
             )
     return TokenPrompt(None, numbers)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -111,18 +112,20 @@ class SamplingParams:
         _check_float("temperature", self.temperature)
         if self.temperature < 0:
             raise InvalidArgumentError(
-                f"temperature is {self.temperature}; it must be 0 (greedy) or more."
+                f"temperature is {shown(self.temperature)}; it must be 0 (greedy) or more."
             )
         _check_int("top_k", self.top_k, -1, _INT32_MAX)
         _check_float("top_p", self.top_p)
         if not 0 < self.top_p <= 1:
-            raise InvalidArgumentError(f"top_p is {self.top_p}; it must be in (0, 1].")
+            raise InvalidArgumentError(f"top_p is {shown(self.top_p)}; it must be in (0, 1].")
         _check_float("min_p", self.min_p)
         if not 0 <= self.min_p <= 1:
-            raise InvalidArgumentError(f"min_p is {self.min_p}; it must be in [0, 1].")
+            raise InvalidArgumentError(f"min_p is {shown(self.min_p)}; it must be in [0, 1].")
         _check_float("typical_p", self.typical_p)
         if not 0 < self.typical_p <= 1:
-            raise InvalidArgumentError(f"typical_p is {self.typical_p}; it must be in (0, 1].")
+            raise InvalidArgumentError(
+                f"typical_p is {shown(self.typical_p)}; it must be in (0, 1]."
+            )
         self._validate_processing()
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**64 - 1)
@@ -130,7 +133,7 @@ class SamplingParams:
         for text in self.stop_strings():
             if not isinstance(text, str):
                 raise InvalidArgumentError(
-                    f"stop holds {text!r}; every stop string must be a str. For token ids use "
+                    f"stop holds {shown(text)}; every stop string must be a str. For token ids use "
                     "stop_token_ids."
                 )
             if not text:
@@ -147,7 +150,7 @@ class SamplingParams:
         ):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidArgumentError(
-                    f"{name} is {getattr(self, name)!r}; it must be True or False."
+                    f"{name} is {shown(getattr(self, name))}; it must be True or False."
                 )
         if self.logprobs is not None:
             _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
@@ -157,25 +160,25 @@ class SamplingParams:
         _check_int("min_tokens", self.min_tokens, 0, _INT32_MAX)
         if self.min_tokens > self.max_tokens:
             raise InvalidArgumentError(
-                f"min_tokens is {self.min_tokens}; it must be at most max_tokens, "
+                f"min_tokens is {shown(self.min_tokens)}; it must be at most max_tokens, "
                 f"{self.max_tokens}."
             )
         for name in ("repetition_penalty", "presence_penalty", "frequency_penalty"):
             _check_float(name, getattr(self, name))
         if self.repetition_penalty <= 0:
             raise InvalidArgumentError(
-                f"repetition_penalty is {self.repetition_penalty}; it must be above 0 (1 changes "
-                "nothing)."
+                f"repetition_penalty is {shown(self.repetition_penalty)}; it must be above 0 (1 "
+                "changes nothing)."
             )
         _check_int("no_repeat_ngram_size", self.no_repeat_ngram_size, 0, _INT32_MAX)
         if self.logit_bias is not None and not isinstance(self.logit_bias, Mapping):
             raise InvalidArgumentError(
-                f"logit_bias is {self.logit_bias!r:.40}; it must be a dict of token id to number, "
+                f"logit_bias is {shown(self.logit_bias)}; it must be a dict of token id to number, "
                 "or None."
             )
         for token, bias in (self.logit_bias or {}).items():
             _check_int("logit_bias id", token, 0, _INT32_MAX)
-            _check_float(f"logit_bias of id {token}", bias)
+            _check_float(f"logit_bias of id {shown(token)}", bias)
         _check_list("allowed_token_ids", self.allowed_token_ids, "a list of int")
         if self.allowed_token_ids is not None and not len(self.allowed_token_ids):
             raise InvalidArgumentError(
@@ -200,7 +203,7 @@ class SamplingParams:
         for processor in self.logits_processors or ():
             if not callable(processor):
                 raise InvalidArgumentError(
-                    f"logits_processors holds {processor!r:.40}; each must be callable."
+                    f"logits_processors holds {shown(processor)}; each must be callable."
                 )
 
     def stop_strings(self) -> list[str]:
@@ -292,27 +295,27 @@ def _check_int(name: str, value: object, low: int, high: int) -> None:
             if low <= number <= high:
                 return
             raise InvalidArgumentError(
-                f"{name} is {number}; it must be {low} or more."
+                f"{name} is {shown(number)}; it must be {low} or more."
                 if number < low
-                else f"{name} is {number}; it must be at most {high}."
+                else f"{name} is {shown(number)}; it must be at most {high}."
             )
-    raise InvalidArgumentError(f"{name} is {value!r}; it must be an integer.")
+    raise InvalidArgumentError(f"{name} is {shown(value)}; it must be an integer.")
 
 
 def _check_list(name: str, value: object, form: str) -> None:
     # A Sequence, not an iterator: the fields are read more than once.
     if value is not None and not (hasattr(value, "__len__") and hasattr(value, "__getitem__")):
-        raise InvalidArgumentError(f"{name} is {value!r}; it must be {form}, or None.")
+        raise InvalidArgumentError(f"{name} is {shown(value)}; it must be {form}, or None.")
 
 
 def _check_float(name: str, value: object) -> None:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
-        raise InvalidArgumentError(f"{name} is {value!r}; it must be a number.")
+        raise InvalidArgumentError(f"{name} is {shown(value)}; it must be a number.")
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         raise InvalidArgumentError(
-            f"{name} is {value!r:.40}; it must be a finite number."
+            f"{name} is {shown(value)}; it must be a finite number."
         ) from None
     if not math.isfinite(number):
         raise InvalidArgumentError(f"{name} is {number}; it must be a finite number.")

@@ -11,9 +11,11 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from slipstream import _native
+from slipstream._shown import excerpt, shown
 from slipstream.chat_template import ChatTemplate, Message
 from slipstream.engine_path import resolve_engine
 from slipstream.errors import InvalidArgumentError, NotFoundError, SlipstreamError
+from slipstream.generation_config import read_generation_config
 from slipstream.outputs import CompletionOutput, Logprob, RequestOutput
 from slipstream.prompts import Prompt, normalize
 from slipstream.sampling import LogitsProcessor, SamplingParams
@@ -79,8 +81,10 @@ class Session:
         max_queued_requests: int,
     ) -> None:
         threads = _count("threads", threads, 1024)
-        max_batch_size = _count("max_batch_size", max_batch_size, 2**31 - 1)
-        max_num_tokens = _count("max_num_tokens", max_num_tokens, 2**31 - 1)
+        max_batch_size = _count("max_batch_size", max_batch_size)
+        max_num_tokens = _count("max_num_tokens", max_num_tokens)
+        max_queued_requests = _count("max_queued_requests", max_queued_requests, default=False)
+        _check_cpu_path(cpu_path)
         kv_bytes = 0 if kv_memory is None else parse_bytes(kv_memory, "kv_memory")
         # The cheap checks come first: a wrong cpu_path must not cost a build.
         self.runtime = _shared_runtime(threads, cpu_path)
@@ -100,9 +104,25 @@ class Session:
 
     def default_sampling_params(self) -> SamplingParams:
         """What the model's generation_config.json asks for; greedy if it asks for nothing."""
-        return SamplingParams.from_generation_config(
-            json.loads(self.engine.generation_config_json or "{}")
-        )
+        try:
+            return SamplingParams.from_generation_config(read_generation_config(self.engine))
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(
+                f"The generation_config.json of {self.engine.path} is wrong: {error} Pass "
+                "sampling_params, or correct the checkpoint's file and build the engine again."
+            ) from None
+
+    def params_or_default(
+        self, sampling_params: SamplingParams | None, name: str = "sampling_params"
+    ) -> SamplingParams:
+        """`sampling_params`, or the model's defaults for None."""
+        if sampling_params is None:
+            return self.default_sampling_params()
+        if not isinstance(sampling_params, SamplingParams):
+            raise InvalidArgumentError(
+                f"{name} is a {type(sampling_params).__name__}; it must be a SamplingParams."
+            )
+        return sampling_params
 
     def prepare(self, prompt: Prompt) -> PreparedPrompt:
         """Checks and tokenizes one prompt."""
@@ -123,11 +143,16 @@ class Session:
     ) -> PreparedPrompt:
         """Renders a conversation; the template writes its special tokens itself."""
         template = self._template(chat_template)
+        if not isinstance(add_generation_prompt, bool):
+            raise InvalidArgumentError(
+                f"add_generation_prompt is {shown(add_generation_prompt)}; it must be True or "
+                "False."
+            )
         text = template.render(
             messages,
             add_generation_prompt=add_generation_prompt,
             tools=tools,
-            **(chat_template_kwargs or {}),
+            **_variables(chat_template_kwargs),
         )
         return PreparedPrompt(text, self.tokenizer.encode(text, add_special_tokens=False))
 
@@ -136,8 +161,8 @@ class Session:
             return ChatTemplate(source, self._special_tokens())
         if not self.engine.chat_template:
             raise InvalidArgumentError(
-                f"The model {self.engine.model_name} has no chat template; use generate() with a "
-                "plain prompt, or pass chat_template."
+                f"The model {excerpt(self.engine.model_name)} has no chat template; use generate() "
+                "with a plain prompt, or pass chat_template."
             )
         with self._lock:
             template = self._chat_template
@@ -149,9 +174,13 @@ class Session:
 
     def _special_tokens(self) -> dict[str, str]:
         """bos_token, eos_token, ... as tokenizer_config.json spells them."""
-        config = json.loads(self.engine.tokenizer_config_json or "{}")
+        try:
+            config = json.loads(self.engine.tokenizer_config_json or "{}")
+        except (ValueError, RecursionError):
+            config = None
         tokens: dict[str, str] = {}
-        for name, value in config.items():
+        # As in Engine::ApplyChatTemplate, anything but an object gives no tokens.
+        for name, value in config.items() if isinstance(config, dict) else ():
             if name.endswith("_token"):
                 text = value.get("content") if isinstance(value, dict) else value
                 if isinstance(text, str):
@@ -273,12 +302,38 @@ class Accumulator:
         return named
 
 
-def _count(name: str, value: int | None, high: int) -> int:
-    """A count where None means the default, which the runtime writes as 0."""
-    if value is None:
+def _count(name: str, value: int | None, high: int = 2**31 - 1, *, default: bool = True) -> int:
+    """A count where None means the default, if there is one, which the runtime writes as 0."""
+    if value is None and default:
         return 0
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
         raise InvalidArgumentError(
-            f"{name} is {value!r}; it must be an integer from 1 to {high}, or None for the default."
+            f"{name} is {shown(value)}; it must be an integer from 1 to {high}"
+            f"{', or None for the default' if default else ''}."
         )
     return value
+
+
+def _check_cpu_path(cpu_path: object) -> None:
+    names = ("auto", *_native.CPU_PATHS)
+    if not isinstance(cpu_path, str) or cpu_path not in names:
+        raise InvalidArgumentError(
+            f"cpu_path is {shown(cpu_path)}; it must be one of {', '.join(names)}."
+        )
+
+
+def _variables(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
+    """chat_template_kwargs, unless they hide what has a parameter of its own."""
+    if given is None:
+        return {}
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        raise InvalidArgumentError(
+            f"chat_template_kwargs is {shown(given)}; it must be a dict with names as keys."
+        )
+    taken = {"self", "messages", "tools", "add_generation_prompt"}.intersection(given)
+    if taken:
+        raise InvalidArgumentError(
+            f"chat_template_kwargs holds {', '.join(sorted(taken))}; a template gets this by a "
+            "parameter of its own. Take it out of the dict."
+        )
+    return given

@@ -247,5 +247,62 @@ TEST(Compatibility, FullCheckOfUnknownHashesIsRefusedNotGuessed) {
   EXPECT_NE(full.message().find("blake3"), std::string::npos);
 }
 
+/// Every string and every key below `value`, one after the other, replaced by `text` for a call of
+/// `each`.
+void ForEachString(json& value, const std::string& text, const std::function<void()>& each) {
+  if (value.is_string()) {
+    const json before = value;
+    value = text;
+    each();
+    value = before;
+    return;
+  }
+  if (!value.is_structured()) return;
+  for (auto& item : value) ForEachString(item, text, each);
+}
+
+TEST(Manifest, NoStringInItFloodsAMessage) {
+  TestFileOptions options;
+  json manifest;
+  options.edit = [&manifest](json& m) {
+    m["required_features"] = {"a feature"};
+    m["targets"][0]["name"] = "gpu";
+    m["tensors"][0]["format"] = "int3";
+    manifest = m;
+  };
+  const TestFile file = WriteTestFile(options);
+  std::string text;
+  while (text.size() < 100'000) text += "\xC3\xBC";
+  int refused = 0;
+  const auto check = [&] {
+    const auto parsed = ParseManifest(manifest.dump(), file.manifest.begin);
+    const Status status = parsed.ok() ? CompatibilityStatus("x.engine", CheckCompatibility(*parsed))
+                                      : parsed.status();
+    ASSERT_FALSE(status.ok());
+    EXPECT_LT(status.message().size(), 1500u) << status.message().substr(0, 2000);
+    EXPECT_EQ(json(status.message()).dump().find("\\ufffd"), std::string::npos);
+    ++refused;
+  };
+  ForEachString(manifest, text, check);
+  EXPECT_GT(refused, 40);
+}
+
+TEST(Compatibility, AThousandMismatchesFitOnAScreen) {
+  const auto manifest = ParseEdited([](json& m) {
+    for (int i = 0; i < 1000; ++i) {
+      m["required_features"].push_back("feature " + std::to_string(i));
+      m["targets"].push_back({{"name", "gpu" + std::to_string(i)}, {"section", "graph"}});
+    }
+    m["targets"].erase(0);
+  });
+  ASSERT_TRUE(manifest.ok()) << manifest.status().message();
+  const std::string message =
+      CompatibilityStatus("x.engine", CheckCompatibility(*manifest)).message();
+  EXPECT_LT(message.size(), 5000u);
+  EXPECT_NE(message.find("feature 19"), std::string::npos);
+  EXPECT_EQ(message.find("feature 20"), std::string::npos);
+  EXPECT_NE(message.find("and 981 more"), std::string::npos) << message;
+}
+
 }  // namespace
 }  // namespace slipstream::engine

@@ -36,9 +36,10 @@ struct TestFileOptions {
   uint64_t chunk_bytes = 4096;
   std::string tokenizer = R"({"model":{"type":"BPE"}})";
   std::string chat_template = "{{ messages }}";  ///< Empty: no such section.
-  int extra_tensors = 0;                         ///< Beside the two fixed ones, 256 bytes each.
-  std::string plan;                              ///< Of the CPU; empty: a plan that cannot run.
-  std::string weights;                           ///< Empty: `weights_size` random bytes.
+  std::string tokenizer_config = "{}";
+  int extra_tensors = 0;  ///< Beside the two fixed ones, 256 bytes each.
+  std::string plan;       ///< Of the CPU; empty: a plan that cannot run.
+  std::string weights;    ///< Empty: `weights_size` random bytes.
   /// Last change of the manifest, after everything in it is right.
   std::function<void(nlohmann::json&)> edit = [](nlohmann::json&) {};
 };
@@ -118,7 +119,7 @@ inline TestFile WriteTestFile(const TestFileOptions& options = {}) {
       {"plan.cpu",
        options.plan.empty() ? R"({"version":1})" + std::string(5000, ' ') : options.plan},
       {"tokenizer", options.tokenizer},
-      {"tokenizer_config", "{}"},
+      {"tokenizer_config", options.tokenizer_config},
       {"generation_config", "{}"},
       {"weight_hashes", hashes},
       {"weights", weights}};

@@ -11,4 +11,5 @@ endfunction()
 
 slipstream_fault_test(fault_memory_test fault_memory_test.cc)
 slipstream_fault_test(fault_system_test fault_system_test.cc)
+slipstream_test(product_chat_test product_chat_test.cc ROOMS executor exec text decode sched kv engine pack core)
 slipstream_test(product_test product_test.cc ROOMS executor exec text decode sched kv engine pack core)

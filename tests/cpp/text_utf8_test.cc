@@ -142,13 +142,5 @@ TEST(Unicode, CategoriesCoverEverythingOnce) {
   }
 }
 
-TEST(Excerpt, CutsBetweenCharacters) {
-  EXPECT_EQ(Excerpt(""), "");
-  EXPECT_EQ(Excerpt(std::string(40, 'a')), std::string(40, 'a'));
-  EXPECT_EQ(Excerpt(std::string(41, 'a')), std::string(40, 'a') + "...");
-  EXPECT_EQ(Excerpt(std::string(39, 'a') + "\xC3\xA9"), std::string(39, 'a') + "...");
-  EXPECT_EQ(Excerpt(std::string(37, 'a') + "\xF0\x9F\x99\x82"), std::string(37, 'a') + "...");
-}
-
 }  // namespace
 }  // namespace slipstream::text

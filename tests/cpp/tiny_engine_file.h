@@ -50,15 +50,24 @@ inline std::string TinyTokenizerJson() {
   return tokenizer.dump();
 }
 
+/// What a tiny engine file says beside its model.
+struct TinyTexts {
+  std::string chat_template =
+      "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}"
+      "{% if add_generation_prompt %}<s>assistant:{% endif %}";
+  std::string tokenizer_config = "{}";
+  TokenId bos_token_id = 97;  ///< "<s>"; -1 for none.
+};
+
 /// The bytes of an engine file of TinyModel(config, seed).
-inline std::string TinyEngineBytes(const exec::TinyConfig& config = {}, uint32_t seed = 1) {
+inline std::string TinyEngineBytes(const exec::TinyConfig& config = {}, uint32_t seed = 1,
+                                   const TinyTexts& texts = {}) {
   const exec::TinyModel model(config, seed);
   engine::TestFileOptions options;
   options.plan = model.plan.dump();
   options.tokenizer = TinyTokenizerJson();
-  options.chat_template =
-      "{% for m in messages %}<s>{{ m.role }}: {{ m.content }}</s>{% endfor %}"
-      "{% if add_generation_prompt %}<s>assistant:{% endif %}";
+  options.chat_template = texts.chat_template;
+  options.tokenizer_config = texts.tokenizer_config;
   nlohmann::json tensors = nlohmann::json::array();
   for (const auto& [name, entry] : model.weights->tensors) {
     const auto& [tensor, bytes] = entry;
@@ -77,7 +86,7 @@ inline std::string TinyEngineBytes(const exec::TinyConfig& config = {}, uint32_t
                           {"max_num_tokens", config.max_tokens},
                           {"vocab_size", config.vocab}};
     manifest["tokenizer"] = {
-        {"section", "tokenizer"}, {"bos_token_id", 97}, {"eos_token_ids", {98}}};
+        {"section", "tokenizer"}, {"bos_token_id", texts.bos_token_id}, {"eos_token_ids", {98}}};
     manifest["kv"]["groups"] = nlohmann::json::array();
     for (const engine::KvGroup& group : model.manifest.kv_groups) {
       manifest["kv"]["groups"].push_back({{"kind", group.kind},
@@ -98,10 +107,10 @@ inline std::string TinyEngineBytes(const exec::TinyConfig& config = {}, uint32_t
 class TinyEngineFile {
  public:
   explicit TinyEngineFile(const std::string& name, uint32_t seed = 1,
-                          const exec::TinyConfig& config = {})
+                          const exec::TinyConfig& config = {}, const TinyTexts& texts = {})
       : path_(engine::WriteBytes(
             testing::TempDir() + name + "_" + std::to_string(getpid()) + ".engine",
-            TinyEngineBytes(config, seed))) {}
+            TinyEngineBytes(config, seed, texts))) {}
   ~TinyEngineFile() { std::remove(path_.c_str()); }
   TinyEngineFile(const TinyEngineFile&) = delete;
   TinyEngineFile& operator=(const TinyEngineFile&) = delete;

@@ -85,12 +85,13 @@ def test_a_limit_that_is_no_size(checkpoint: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_hit_needs_no_numpy(checkpoint: Path) -> None:
-    build_cached(checkpoint)
+    path = build_cached(checkpoint)
     code = (
         "import sys; sys.modules['numpy'] = None; from slipstream.builder.cache import "
-        f"build_cached; build_cached({str(checkpoint)!r})"
+        f"build_cached; print(build_cached({str(checkpoint)!r}))"
     )
-    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (run.returncode, run.stdout) == (0, f"{path}\n"), run.stderr
 
 
 def test_an_unreadable_checkpoint_is_not_blamed_on_the_cache(checkpoint: Path) -> None:

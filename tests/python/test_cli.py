@@ -211,6 +211,25 @@ def test_chat_reads_lines_until_the_end(engine_path: str) -> None:
     assert (status, out) == (0, "")
 
 
+def test_a_line_that_is_no_text_costs_only_itself(engine_path: str) -> None:
+    long = b"the " * 9000
+    lines = b"the\n\xff\xfe\nthe \xc3\n" + long + b"\nthe"
+    status, out, err = slipstream("chat", engine_path, "--max-tokens", "4", stdin=lines)
+    with LLM(engine_path) as llm:
+        params = SamplingParams(max_tokens=4, temperature=0.0)
+        messages = [{"role": "user", "content": "the"}]
+        first = llm.chat(messages, params)[0].outputs[0].text
+        messages += [{"role": "assistant", "content": first}, {"role": "user", "content": "the"}]
+        second = llm.chat(messages, params)[0].outputs[0].text
+    assert out == f"{first}\n{second}\n"
+    errors = [line for line in err.splitlines() if "error" in line]
+    assert len(errors) == 3, err
+    assert "Line 2 of the input is not UTF-8: byte 0 is 0xff" in errors[0]
+    assert "Line 3 of the input is not UTF-8: byte 4 is 0xc3" in errors[1]
+    assert errors[2].endswith("/reset starts a new conversation.")
+    assert status == 2
+
+
 class FakeLLM:
     """Answers with the number of messages; each step may raise instead."""
 

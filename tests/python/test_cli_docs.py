@@ -128,9 +128,13 @@ def test_json_of_version(capsys: pytest.CaptureFixture[str]) -> None:
 def test_json_of_run(engine_path: str, capsys: pytest.CaptureFixture[str]) -> None:
     known = documented("JSON of `slipstream run --json`")
     base = ("run", engine_path, "--prompt", "the", "--max-tokens", "3", "--json")
-    check(output(capsys, *base, "--logprobs"), known)
+    scored = output(capsys, *base, "--logprobs")
+    check(scored, known)
     inner = tuple(key for key in known if ".logprobs[]." in key)
-    check(output(capsys, *base), known, absent=inner)
+    plain = output(capsys, *base)
+    check(plain, known, absent=inner)
+    assert scored["outputs"][0]["token_ids"] == plain["outputs"][0]["token_ids"]
+    assert plain["outputs"][0]["logprobs"] is None
 
 
 def test_json_of_build(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -148,7 +152,9 @@ def test_json_of_build(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_json_of_inspect(engine_path: str, capsys: pytest.CaptureFixture[str]) -> None:
     manifest = output(capsys, "inspect", engine_path, "--json")
-    check(manifest, documented("JSON of `slipstream inspect --json`"))
+    known = documented("JSON of `slipstream inspect --json`")
+    check(manifest, known)
+    assert {key.split(".")[0] for key in known} == set(manifest)
 
 
 def test_json_of_fetch(

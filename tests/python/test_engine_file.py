@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,19 @@ import pytest
 import xxhash
 from tiny_models import TinyConfig, make_checkpoint
 
+from slipstream import _native
 from slipstream.builder import inspect, native
 from slipstream.builder.build import build
 from slipstream.builder.config import BuildConfig
 from slipstream.builder.engine.layout import canonical_json
 from slipstream.builder.engine.reader import EngineReader
-from slipstream.errors import CorruptFileError, IncompatibleError, SlipstreamError
+from slipstream.errors import (
+    CorruptFileError,
+    IncompatibleError,
+    InvalidArgumentError,
+    NotFoundError,
+    SlipstreamError,
+)
 
 
 @pytest.fixture(scope="module")
@@ -321,3 +329,54 @@ def test_inspect_of_sections_that_no_builder_wrote(
     path = _write(tmp_path, _with_section(engine, section, content))
     assert inspect.main([str(path)]) == 2
     assert f"the section {section}" in capsys.readouterr().err
+
+
+def _strings(value: Any) -> Iterator[tuple[Any, Any]]:
+    """(container, key) of every string below `value`."""
+    for key, item in list(value.items() if isinstance(value, dict) else enumerate(value)):
+        if isinstance(item, str):
+            yield value, key
+        elif isinstance(item, (dict, list)):
+            yield from _strings(item)
+
+
+def test_no_string_of_the_manifest_floods_a_message(tmp_path: Path, engine: bytes) -> None:
+    """Both readers; the C++ one has a test like this with a file that nothing can run."""
+    _, manifest = _manifest(engine)
+    refused = 0
+    for container, key in _strings(manifest):
+        before, container[key] = container[key], "x" * 100_000
+        path = _write(tmp_path, _edit(engine, lambda m: (m.clear(), m.update(manifest))))
+        container[key] = before
+        for load in (EngineReader, lambda path: _native.Engine.load(str(path))):
+            try:
+                load(path)
+            except SlipstreamError as error:
+                assert len(str(error)) < 1500, str(error)[:2000]
+                refused += 1
+    assert refused > 40
+
+
+def test_a_thousand_mismatches_fit_on_a_screen(tmp_path: Path, engine: bytes) -> None:
+    features = [f"feature {i}" for i in range(1000)]
+    path = _write(tmp_path, _edit(engine, lambda m: m.update(required_features=features)))
+    messages = []
+    for load in (EngineReader, lambda path: _native.Engine.load(str(path))):
+        with pytest.raises(IncompatibleError, match="feature 19") as caught:
+            load(path)
+        messages.append(str(caught.value))
+        assert "feature 20" not in messages[-1] and "and 980 more" in messages[-1]
+        assert len(messages[-1]) < 5000
+
+
+def test_both_readers_agree_on_what_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    cases = {"folder": "is a directory", "pipe": "not a regular file", "none": "none"}
+    for name, says in cases.items():
+        kinds = set()
+        for load in (EngineReader, lambda path: _native.Engine.load(str(path))):
+            with pytest.raises(SlipstreamError, match=says) as caught:
+                load(tmp_path / name)
+            kinds.add(type(caught.value))
+        assert kinds == {NotFoundError if name == "none" else InvalidArgumentError}

@@ -263,8 +263,8 @@ def test_off_grid_keeps_the_function_of_a_layer() -> None:
 
     for name in layer:
         assert not np.array_equal(layer[name], before[name]), name
-    for now, then in zip(outputs(layer), outputs(before), strict=True):
-        np.testing.assert_allclose(now, then, rtol=1e-4, atol=1e-4)
+    for found, expected in zip(outputs(layer), outputs(before), strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
 def test_bfloat16_rounds_to_nearest_even(tmp_path: Path) -> None:

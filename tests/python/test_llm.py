@@ -1,33 +1,17 @@
-"""LLM and AsyncLLM on a tiny random engine: batches, streams, cancelling, bad input."""
+"""LLM on a tiny random engine: batches, streams, stops, chat, threads."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import math
-import random
 import threading
-import time
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from llm_fixtures import build_tiny_engine, make_tiny_checkpoint
+from llm_fixtures import ENDLESS, LONG, assert_idle, build_tiny_engine, drawn_requests, facts
 
-from slipstream import LLM, AsyncLLM, RequestOutput, SamplingParams, _native
-from slipstream.errors import (
-    CorruptFileError,
-    InvalidArgumentError,
-    LimitExceededError,
-    NotFoundError,
-    SlipstreamError,
-    UnavailableError,
-)
-
-LONG = SamplingParams(max_tokens=200, temperature=0.0, ignore_eos=True)
-# Far longer than a test looks away.
-ENDLESS = SamplingParams(max_tokens=8000, temperature=0.0, ignore_eos=True)
+from slipstream import LLM, SamplingParams
+from slipstream.errors import InvalidArgumentError
 
 
 @pytest.fixture(scope="module")
@@ -46,52 +30,6 @@ def idle(llm: LLM) -> Iterator[LLM]:
     """The shared model, which must hold no request and no KV block when the test ends."""
     yield llm
     assert_idle(llm)
-
-
-def assert_idle(llm: LLM | AsyncLLM) -> None:
-    def busy() -> bool:
-        stats = llm.stats()
-        return bool(stats.running or stats.waiting or stats.kv_blocks_free != stats.kv_blocks_total)
-
-    wait_until(lambda: not busy())
-
-
-def wait_until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    end = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < end, "it never happened"
-        time.sleep(0.002)
-
-
-def facts(output: RequestOutput) -> tuple[Any, ...]:
-    completion = output.outputs[0]
-    return (
-        output.prompt_token_ids,
-        completion.text,
-        completion.token_ids,
-        completion.logprobs,
-        completion.cumulative_logprob,
-        completion.finish_reason,
-        completion.stop_reason,
-    )
-
-
-def drawn_requests(count: int, seed: int) -> list[tuple[list[int], SamplingParams]]:
-    draw = random.Random(seed)
-    requests = []
-    for _ in range(count):
-        prompt = [draw.randrange(3, 265) for _ in range(draw.randint(1, 90))]
-        params = SamplingParams(
-            max_tokens=draw.randint(1, 24),
-            temperature=draw.choice([0.0, 0.7, 1.3]),
-            top_k=draw.choice([0, 1, 20]),
-            top_p=draw.choice([1.0, 0.8]),
-            min_p=draw.choice([0.0, 0.1]),
-            seed=draw.randrange(2**64),
-            logprobs=0,
-        )
-        requests.append((prompt, params))
-    return requests
 
 
 def test_a_request_gives_the_same_in_any_batch(idle: LLM) -> None:
@@ -193,93 +131,6 @@ def test_stop_reasons(idle: LLM) -> None:
     assert (free.finish_reason, free.stop_reason) == ("length", None)
 
 
-@pytest.mark.parametrize(
-    ("prompt", "params", "error", "says"),
-    [
-        ("", {}, InvalidArgumentError, "empty"),
-        ([], {}, InvalidArgumentError, "empty"),
-        ([265], {}, InvalidArgumentError, "vocabulary of 265"),
-        ([3, -1], {}, InvalidArgumentError, "is -1"),
-        ([3] * 9000, {}, LimitExceededError, "9000"),
-        ("x", {"stop_token_ids": [99999]}, InvalidArgumentError, "vocabulary"),
-        ("a\ud800", {}, InvalidArgumentError, "U[+]D800"),
-        ({"text": "x"}, {}, InvalidArgumentError, "prompt_token_ids"),
-    ],
-)
-def test_a_bad_prompt_raises_with_its_index_and_leaves_nothing(
-    idle: LLM, prompt: Any, params: dict[str, Any], error: type[SlipstreamError], says: str
-) -> None:
-    values = SamplingParams(max_tokens=4, **params)
-    with pytest.raises(error, match=says) as caught:
-        idle.generate({"prompt_token_ids": prompt} if isinstance(prompt, list) else prompt, values)
-    assert "prompts[" not in str(caught.value)
-    many = [[5] * 50, "fine", prompt, "fine too"]
-    with pytest.raises(error, match=rf"prompts\[2\]: .*{says}"):
-        idle.generate(many, [ENDLESS, ENDLESS, values, ENDLESS])
-    assert_idle(idle)
-    assert idle.generate("fine", SamplingParams(max_tokens=1))[0].finished
-
-
-def test_a_bad_parameter_list(idle: LLM) -> None:
-    with pytest.raises(InvalidArgumentError, match="2 entries for 1 prompts"):
-        idle.generate("x", [SamplingParams(), SamplingParams()])
-    with pytest.raises(InvalidArgumentError, match=r"sampling_params\[0\] is a dict"):
-        idle.generate(["x"], [{}])  # type: ignore[list-item]
-    changed = SamplingParams()
-    changed.temperature = math.nan
-    with pytest.raises(InvalidArgumentError, match=r"prompts\[1\]: temperature is nan"):
-        idle.generate(["x", "y"], [SamplingParams(), changed])
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"threads": 0}, "threads is 0"),
-        ({"threads": 2000}, "threads is 2000"),
-        ({"threads": "2"}, "threads is '2'"),
-        ({"kv_memory": "lots"}, "kv_memory is 'lots'"),
-        ({"kv_memory": 0}, "kv_memory is 0"),
-        ({"kv_memory": 1}, "KV"),
-        ({"cpu_path": "mmx"}, "cpu_path is 'mmx'"),
-        ({"max_batch_size": 10**6}, "max_batch_size is 1000000"),
-        ({"max_num_tokens": 10**6}, "max_num_tokens is 1000000"),
-    ],
-)
-def test_bad_options_of_loading(engine_path: str, options: dict[str, Any], says: str) -> None:
-    with pytest.raises(SlipstreamError, match=says):
-        LLM(engine_path, **options)
-
-
-def test_bad_paths(tmp_path: Path, engine_path: str) -> None:
-    with pytest.raises(NotFoundError, match="no such file or folder"):
-        LLM(tmp_path / "none.engine")
-    with pytest.raises(InvalidArgumentError, match=r"without config\.json"):
-        LLM(tmp_path)
-    with pytest.raises(InvalidArgumentError, match="path is empty"):
-        LLM("")
-    cut = tmp_path / "cut.engine"
-    cut.write_bytes(Path(engine_path).read_bytes()[:10_000])
-    with pytest.raises(CorruptFileError, match=r"cut\.engine"):
-        LLM(cut)
-
-
-def test_a_checkpoint_is_built_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setenv("SLIPSTREAM_CACHE", str(tmp_path / "cache"))
-    checkpoint = make_tiny_checkpoint(tmp_path / "model", seed=4)
-    first = LLM(checkpoint).generate("the", LONG)[0]
-    assert "building an engine once (weights bf16, KV cache bf16" in capsys.readouterr().err
-    second = LLM(str(checkpoint)).generate("the", LONG)[0]
-    told = capsys.readouterr().err
-    assert "building" not in told and "using" in told
-    assert facts(first) == facts(second)
-
-    make_tiny_checkpoint(tmp_path / "model", seed=5)
-    assert facts(LLM(checkpoint).generate("the", LONG)[0]) != facts(first)
-    assert "building an engine once" in capsys.readouterr().err
-
-
 def test_chat_uses_the_template_and_adds_no_special_tokens(idle: LLM) -> None:
     messages = [{"role": "user", "content": "hi"}]
     params = SamplingParams(max_tokens=6, temperature=0.0)
@@ -308,154 +159,3 @@ def test_many_threads_share_one_model(idle: LLM) -> None:
     for thread in threads:
         thread.join(60)
     assert [found[index] for index in range(len(requests))] == expected
-
-
-def test_a_closed_model_refuses(engine_path: str) -> None:
-    model = LLM(engine_path, kv_memory="16M")
-    model.close()
-    model.close()
-    with pytest.raises(UnavailableError):
-        model.generate("x")
-
-
-def test_a_callback_that_raises_ends_only_its_own_request(
-    engine_path: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    reported: list[Any] = []
-    monkeypatch.setattr("sys.unraisablehook", lambda args: reported.append(args.exc_value))
-    model = _native.Model(_native.Runtime(threads=1), _native.Engine.load(engine_path))
-    executor = _native.Executor(model, kv_memory_bytes=1 << 24)
-    request = _native.Request(prompt_token_ids=[5, 6], sampling=LONG.to_native())
-    calls: list[_native.Response] = []
-
-    def bad(response: _native.Response) -> None:
-        calls.append(response)
-        raise ValueError("boom")
-
-    good = executor.submit(request)
-    executor.submit(request, bad)
-    (response,) = executor.collect([good])
-    assert response.finish_reason == "length" and len(response.token_ids) == 200
-    wait_until(lambda: executor.stats().requests_finished == 2)
-    assert calls[-1].finish_reason == "error"
-    with pytest.raises(InvalidArgumentError, match="ValueError: boom"):
-        calls[-1].raise_for_status()
-    assert all(isinstance(error, ValueError) for error in reported) and len(reported) == len(calls)
-    executor.shutdown()
-
-
-# --- AsyncLLM ---------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def async_llm(engine_path: str) -> Iterator[AsyncLLM]:
-    model = AsyncLLM(engine_path, threads=2, kv_memory="16M")
-    yield model
-    model.shutdown()
-
-
-async def last_of(model: AsyncLLM, *arguments: Any) -> RequestOutput:
-    async for output in model.generate(*arguments):
-        last = output
-    return last
-
-
-def test_async_requests_run_together_and_equal_the_blocking_ones(
-    llm: LLM, async_llm: AsyncLLM
-) -> None:
-    requests = drawn_requests(16, seed=9)
-
-    async def main() -> list[RequestOutput]:
-        return await asyncio.gather(*(last_of(async_llm, *request) for request in requests))
-
-    outputs = asyncio.run(main())
-    expected = [llm.generate(*request)[0] for request in requests]
-    assert [facts(output) for output in outputs] == [facts(output) for output in expected]
-    assert len({output.request_id for output in outputs}) == 16
-    assert_idle(async_llm)
-
-
-def test_an_async_stream_is_cumulative(async_llm: AsyncLLM) -> None:
-    async def main() -> None:
-        text = ""
-        async for output in async_llm.generate("the", LONG, "one"):
-            assert output.request_id == "one"
-            assert output.outputs[0].text.startswith(text)
-            text = output.outputs[0].text
-        assert output.finished and len(output.outputs[0].token_ids) == 200
-
-    asyncio.run(main())
-
-
-def test_closing_an_async_stream_cancels_its_request(async_llm: AsyncLLM) -> None:
-    async def main() -> None:
-        stream = async_llm.generate("the", ENDLESS)
-        await anext(stream)
-        assert async_llm.stats().running == 1
-        await stream.aclose()
-        await asyncio.to_thread(assert_idle, async_llm)
-
-        task = asyncio.create_task(last_of(async_llm, "the", ENDLESS))
-        while not async_llm.stats().running:
-            await asyncio.sleep(0)
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        await asyncio.to_thread(assert_idle, async_llm)
-
-    before = async_llm.stats().generated_tokens
-    asyncio.run(main())
-    assert async_llm.stats().generated_tokens - before < 8000
-
-
-def test_abort_ends_with_what_there_is(async_llm: AsyncLLM) -> None:
-    async def main() -> RequestOutput:
-        async for output in async_llm.generate("the", ENDLESS, "r"):
-            async_llm.abort("r")
-            async_llm.abort("unknown")
-            last = output
-        return last
-
-    output = asyncio.run(main())
-    assert output.finished and output.outputs[0].finish_reason == "cancelled"
-    assert 0 < len(output.outputs[0].token_ids) < 8000
-    assert_idle(async_llm)
-
-
-def test_async_errors(async_llm: AsyncLLM) -> None:
-    async def main() -> None:
-        with pytest.raises(InvalidArgumentError, match="empty"):
-            await last_of(async_llm, "")
-        with pytest.raises(LimitExceededError):
-            await last_of(async_llm, "x " * 6000)
-        stream = async_llm.generate("the", ENDLESS, "same")
-        await anext(stream)
-        with pytest.raises(InvalidArgumentError, match="'same' is already running"):
-            await last_of(async_llm, "the", ENDLESS, "same")
-        await stream.aclose()
-        assert (await last_of(async_llm, "the", SamplingParams(max_tokens=1), "same")).finished
-
-    asyncio.run(main())
-    assert_idle(async_llm)
-
-
-def test_async_chat(llm: LLM, async_llm: AsyncLLM) -> None:
-    messages = [{"role": "user", "content": "hi"}]
-    params = SamplingParams(max_tokens=6, temperature=0.0)
-
-    async def main() -> RequestOutput:
-        async for output in async_llm.chat(messages, params):
-            last = output
-        return last
-
-    assert facts(asyncio.run(main())) == facts(llm.chat(messages, params)[0])
-
-
-def test_a_loop_that_ended_does_not_disturb_the_others(async_llm: AsyncLLM) -> None:
-    loop = asyncio.new_event_loop()
-    stream = async_llm.generate("the", ENDLESS)
-    loop.run_until_complete(anext(stream))
-    loop.close()  # the program forgot to close the stream
-    assert asyncio.run(last_of(async_llm, "the", SamplingParams(max_tokens=3))).finished
-    del stream
-    assert_idle(async_llm)

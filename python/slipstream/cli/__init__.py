@@ -10,6 +10,7 @@ import os
 import sys
 from collections.abc import Callable, Sequence
 
+from slipstream._shown import excerpt
 from slipstream._streams import discard_stdout, prepare_streams
 
 __all__ = ["COMMANDS", "main", "run_guarded"]
@@ -38,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return run_guarded("slipstream.cli.version", arguments[1:])
     name = arguments[0]
     if name not in COMMANDS:
-        return _fail(f"unknown command '{name}'; use one of {', '.join(COMMANDS)}.", 2)
+        return _fail(f"unknown command '{excerpt(name)}'; use one of {', '.join(COMMANDS)}.", 2)
     return run_guarded(COMMANDS[name][0], arguments[1:])
 
 
@@ -66,13 +67,15 @@ def _guarded(command: Callable[[], int]) -> int:
         return 130
     except OSError as error:
         place = f"{error.filename}: " if error.filename else ""
-        return _fail(f"{place}{error.strerror or error}", 1)
+        fix = "Check the path, its permissions and the free space."
+        return _fail(f"{place}{error.strerror or error}. {fix}", 1)
     except Exception as error:
         if os.environ.get("SLIPSTREAM_TRACEBACK"):
             raise
         return _fail(
-            f"internal error: {type(error).__name__}: {error}. This is a defect of Slipstream; "
-            "please report it with the output under SLIPSTREAM_TRACEBACK=1.",
+            f"internal error: {type(error).__name__}: {excerpt(str(error), 400)}. "
+            "This is a defect of Slipstream; please report it with the output under "
+            "SLIPSTREAM_TRACEBACK=1.",
             1,
         )
 

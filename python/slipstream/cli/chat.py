@@ -8,6 +8,7 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from slipstream._shown import excerpt
 from slipstream.cli.meter import Meter
 from slipstream.cli.options import (
     add_model_options,
@@ -16,7 +17,7 @@ from slipstream.cli.options import (
     load,
     sampling_params,
 )
-from slipstream.errors import InvalidArgumentError, LimitExceededError
+from slipstream.errors import InvalidArgumentError, LimitExceededError, SlipstreamError
 
 if TYPE_CHECKING:
     from slipstream.llm import LLM
@@ -48,11 +49,10 @@ def main(argv: Sequence[str]) -> int:
     with load(args) as llm:
         if not llm.has_chat_template:
             raise InvalidArgumentError(
-                f"The model {llm.engine.model_name} has no chat template; use `slipstream run "
-                "--raw` to continue a prompt."
+                f"The model {excerpt(llm.engine.model_name)} has no chat template; use `slipstream "
+                "run --raw` to continue a prompt."
             )
-        Conversation(llm, sampling_params(args, llm), args.system).loop()
-    return 0
+        return Conversation(llm, sampling_params(args, llm), args.system).loop()
 
 
 class Conversation:
@@ -62,36 +62,52 @@ class Conversation:
         self._llm = llm
         self._params = params
         self._interactive = sys.stdin.isatty()
+        self._line = 0
         self._messages: list[dict[str, str]] = []
         self._reset(system)
 
-    def loop(self) -> None:
-        """Returns at the end of the input, or after /exit."""
+    def loop(self) -> int:
+        """Returns at the end of the input, or after /exit: the exit code. A line that is refused
+        costs only itself; without a terminal the code is then that of the last such error."""
         if self._interactive:
             with contextlib.suppress(ImportError):
                 import readline  # noqa: F401  gives input() line editing and history
-            print(f"{self._llm.engine.model_name}: /help lists the commands.", file=sys.stderr)
+            name = self._llm.engine.model_name
+            print(f"{name}: /help lists the commands.", file=sys.stderr)
+        code = 0
         while True:
             try:
-                line = input(">>> " if self._interactive else "").strip()
-            except EOFError:
-                if self._interactive:
-                    print(file=sys.stderr)
-                return
-            except KeyboardInterrupt:
-                if not self._interactive:
-                    raise
-                print("\n(Ctrl-D or /exit leaves)", file=sys.stderr)
-                continue
-            except UnicodeDecodeError:
-                raise InvalidArgumentError(
-                    "A line of the input is not UTF-8; convert the input first."
-                ) from None
-            if line.startswith("/"):
-                if not self._command(line):
-                    return
-            elif line:
-                self._answer(line)
+                line = self._read()
+                if line is None or (line.startswith("/") and not self._command(line)):
+                    return code
+                if line and not line.startswith("/"):
+                    self._answer(line)
+            except SlipstreamError as error:
+                hint = (
+                    " /reset starts a new conversation."
+                    if isinstance(error, LimitExceededError)
+                    else ""
+                )
+                print(f"slipstream: error: {error}{hint}", file=sys.stderr)
+                code = 0 if self._interactive else error.exit_code
+
+    def _read(self) -> str | None:
+        """The next line, stripped; None at the end. InvalidArgumentError if it is not UTF-8."""
+        self._line += 1
+        if not self._interactive:
+            # Read as bytes: a text stream that failed to decode has lost what it had read ahead.
+            data = sys.stdin.buffer.readline()
+            return _decode(data, self._line).strip() if data else None
+        try:
+            return input(">>> ").strip()
+        except EOFError:
+            print(file=sys.stderr)
+            return None
+        except KeyboardInterrupt:
+            print("\n(Ctrl-D or /exit leaves)", file=sys.stderr)
+            return ""
+        except UnicodeDecodeError:
+            raise InvalidArgumentError("This line is not UTF-8; type it again.") from None
 
     def _command(self, line: str) -> bool:
         """Runs a /command; False ends the conversation."""
@@ -107,7 +123,7 @@ class Conversation:
         elif name == "/help":
             print(_HELP, file=sys.stderr)
         else:
-            print(f"Unknown command {name}.\n{_HELP}", file=sys.stderr)
+            print(f"Unknown command {excerpt(name)}.\n{_HELP}", file=sys.stderr)
         return True
 
     def _reset(self, system: str | None) -> None:
@@ -128,11 +144,20 @@ class Conversation:
             if not self._interactive:
                 raise
             print("\n(stopped)", file=sys.stderr)
-        except LimitExceededError as error:
+        except SlipstreamError:
             self._messages.pop()
-            print(f"{error} /reset starts a new conversation.", file=sys.stderr)
-            return
+            raise
         else:
             print()
         print(f"[{meter.summary()}]", file=sys.stderr)
         self._messages.append({"role": "assistant", "content": text})
+
+
+def _decode(data: bytes, line: int) -> str:
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise InvalidArgumentError(
+            f"Line {line} of the input is not UTF-8: byte {error.start} is "
+            f"0x{data[error.start]:02x}. The line is left out; convert it first."
+        ) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
-import json
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -78,9 +77,9 @@ def sampling_params(args: argparse.Namespace, llm: LLM, **more: Any) -> Sampling
 
 
 def _tell_not_applied(llm: LLM) -> None:
-    from slipstream.generation_config import not_applied
+    from slipstream.generation_config import not_applied, read_generation_config
 
-    settings = not_applied(json.loads(llm.engine.generation_config_json or "{}"))
+    settings = not_applied(read_generation_config(llm.engine))
     if settings:
         print(
             f"slipstream: note: {llm.engine.model_name}'s generation_config.json asks for "

@@ -81,7 +81,7 @@ def _answer(
     if args.raw or not (args.chat or args.system is not None or llm.has_chat_template):
         return llm.stream(prompt, params)
     if not prompt:
-        raise InvalidArgumentError("The prompt is empty; give at least one character.")
+        raise InvalidArgumentError("--prompt is empty; give at least one character.")
     messages = [{"role": "user", "content": prompt}]
     if args.system is not None:
         messages.insert(0, {"role": "system", "content": args.system})

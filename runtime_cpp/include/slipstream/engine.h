@@ -54,9 +54,12 @@ struct EngineLimits {
 ///     if (!engine.ok()) { std::cerr << engine.status().message() << '\n'; return 2; }
 class SLIPSTREAM_API Engine {
  public:
-  /// Maps and checks the file; reads no weight byte unless `verify` is kFull.
-  /// Errors: kNotFound, kIo, kCorruptFile, kIncompatible (the message lists every mismatch with its
-  /// fix), kResourceExhausted.
+  /// Maps and checks the file; reads no weight byte unless `verify` is kFull. The weights are read
+  /// from the mapping as long as a copy of the Engine, or a Model of it, lives. A file that is cut
+  /// or written in place meanwhile ends the process with SIGBUS or changes the weights under it:
+  /// put a new file in its place with rename(2), as build-engine does. Removing the file is
+  /// harmless. Errors: kNotFound, kInvalidArgument (a directory or device), kIo, kCorruptFile,
+  /// kIncompatible (the message lists every mismatch with its fix), kResourceExhausted.
   static Result<Engine> Load(const std::string& path, Verify verify = Verify::kDefault);
 
   const std::string& path() const;

@@ -4,12 +4,16 @@
 #include <new>
 #include <utility>
 
+#include "core/excerpt.h"
 #include "core/resource_exhausted.h"
 
 namespace slipstream::core {
 namespace {
 
 using nlohmann::json;
+
+/// Bytes of what the library says, which quotes what it read last.
+constexpr size_t kReasonExcerpt = 160;
 
 /// Builds the value while it is parsed; refuses what json::parse would accept silently.
 class Builder : public nlohmann::json_sax<json> {
@@ -32,7 +36,7 @@ class Builder : public nlohmann::json_sax<json> {
   bool key(string_t& name) override {
     auto [slot, inserted] = stack_.back()->get_ref<json::object_t&>().emplace(name, nullptr);
     if (!inserted && !limits_.repeated_keys)
-      return Fail("the key \"" + Shortened(name) + "\" appears twice in one object");
+      return Fail("the key \"" + Excerpt(name) + "\" appears twice in one object");
     slot_ = &slot->second;
     JsonTree::TakeApart(slot_);
     return true;
@@ -45,7 +49,7 @@ class Builder : public nlohmann::json_sax<json> {
     std::string reason = error.what();
     const size_t colon = reason.find(": ");
     if (colon != std::string::npos) reason.erase(0, colon + 2);
-    return Fail(Shortened(reason));
+    return Fail(Excerpt(reason, kReasonExcerpt));
   }
 
   JsonTree Take() { return std::move(root_); }
@@ -53,11 +57,6 @@ class Builder : public nlohmann::json_sax<json> {
   std::size_t offset() const { return offset_; }
 
  private:
-  static std::string Shortened(const std::string& text) {
-    constexpr size_t kLongest = 200;
-    return text.size() <= kLongest ? text : text.substr(0, kLongest) + "...";
-  }
-
   bool Fail(std::string problem) {
     problem_ = std::move(problem);
     return false;
@@ -128,7 +127,7 @@ Result<JsonTree> ParseJson(std::string_view text, std::string_view what, const J
       if (json::sax_parse(text.begin(), text.end(), &builder)) return builder.Take();
     } catch (const json::exception& error) {
       return Status(StatusCode::kInvalidArgument,
-                    name + " is not valid JSON: " + error.what() + ".");
+                    name + " is not valid JSON: " + Excerpt(error.what(), kReasonExcerpt) + ".");
     }
     std::string where;
     if (builder.offset() != 0) where = " (byte " + std::to_string(builder.offset()) + ")";

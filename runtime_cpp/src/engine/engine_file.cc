@@ -5,6 +5,7 @@
 #include <new>
 #include <utility>
 
+#include "core/excerpt.h"
 #include "core/resource_exhausted.h"
 #include "core/sha256.h"
 #include "engine/compatibility.h"
@@ -101,7 +102,7 @@ Status EngineFile::VerifySections() const {
     if (section.name == kWeightsSection) continue;
     const std::string found = pack::Xxh3_128(Bytes(section)).Hex();
     if (found != section.hash) {
-      return DamagedFile(path_, "the section " + section.name + " (bytes " +
+      return DamagedFile(path_, "the section " + core::NameExcerpt(section.name) + " (bytes " +
                                     std::to_string(section.offset) + " to " +
                                     std::to_string(section.offset + section.size) +
                                     ") has XXH3-128 " + found + ", expected " + section.hash);
@@ -128,7 +129,7 @@ Status EngineFile::VerifyPadding() const {
   for (const Section& section : manifest_.sections) {
     if (Status status = check(section.offset); !status.ok()) return status;
     end = section.offset + section.size;
-    before = "the section " + section.name;
+    before = "the section " + core::NameExcerpt(section.name);
   }
   return check(AlignUp(end, kSectionAlignment));
 }
@@ -151,7 +152,7 @@ Status EngineFile::VerifyWeights() const {
       std::string tensors;
       for (const Tensor& tensor : manifest_.tensors) {
         if (tensor.offset < at + bytes.size() && tensor.offset + tensor.size > at) {
-          tensors = " in or near tensor " + tensor.name;
+          tensors = " in or near tensor " + core::NameExcerpt(tensor.name);
           break;
         }
       }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "core/dtype.h"
+#include "core/excerpt.h"
 #include "core/json_util.h"
 #include "core/resource_exhausted.h"
 #include "engine/format.h"
@@ -81,7 +82,7 @@ void ReadConfiguration(JsonReader& reader, Manifest& m) {
   const auto section_of = [&m](JsonReader& owner) {
     std::string name = owner.String("section");
     if (owner.ok() && m.FindSection(name) == nullptr) {
-      owner.Fail("section", "names \"" + name + "\", which does not exist");
+      owner.Fail("section", "names \"" + core::NameExcerpt(name) + "\", which does not exist");
     }
     return name;
   };
@@ -104,7 +105,8 @@ void ReadConfiguration(JsonReader& reader, Manifest& m) {
   m.bos_token_id = Int32(tokenizer, "bos_token_id", -1);
   m.eos_token_ids = Int32s(tokenizer, "eos_token_ids", 0);
   if (reader.ok() && m.FindSection(m.tokenizer_section) == nullptr) {
-    tokenizer.Fail("section", "names \"" + m.tokenizer_section + "\", which does not exist");
+    tokenizer.Fail("section", "names \"" + core::NameExcerpt(m.tokenizer_section) +
+                                  "\", which does not exist");
   }
 }
 
@@ -169,7 +171,7 @@ void ReadSections(JsonReader& reader, uint64_t manifest_offset, Manifest& m) {
     if (!element.ok()) return;
     if (section.name.empty()) element.Fail("name", "is empty");
     if (!names.insert(section.name).second) {
-      element.Fail("name", "\"" + section.name + "\" appears twice");
+      element.Fail("name", "\"" + core::NameExcerpt(section.name) + "\" appears twice");
     }
     if (section.offset != expected) {
       element.Fail("offset", "is " + std::to_string(section.offset) + ", expected " +
@@ -210,15 +212,15 @@ void ReadVerification(JsonReader& reader, Manifest& m) {
   if (weights == nullptr) {
     reader.Fail("sections", "hold no \"weights\"");
   } else if (hashes == nullptr || hashes == weights) {
-    verification.Fail("section", "names \"" + m.verification.section +
+    verification.Fail("section", "names \"" + core::NameExcerpt(m.verification.section) +
                                      "\", which is no section that could hold hashes");
   } else {
     const uint64_t chunks = weights->size / m.verification.chunk_bytes +
                             (weights->size % m.verification.chunk_bytes != 0);
     if (hashes->size % kHashSize != 0 || hashes->size / kHashSize != chunks) {
-      verification.Fail("section", "\"" + hashes->name + "\" has " + std::to_string(hashes->size) +
-                                       " bytes; " + std::to_string(chunks) +
-                                       " chunks of weights need 16 each");
+      verification.Fail("section", "\"" + core::NameExcerpt(hashes->name) + "\" has " +
+                                       std::to_string(hashes->size) + " bytes; " +
+                                       std::to_string(chunks) + " chunks of weights need 16 each");
     }
   }
 }
@@ -228,14 +230,15 @@ void CheckTensorSize(JsonReader& reader, const Tensor& tensor) {
   const auto dtype = core::ParseDType(tensor.format);
   if (!reader.ok() || !dtype) return;
   const auto wrong_size = [&](uint64_t expected) {
-    reader.Fail("size", "of \"" + tensor.name + "\" is " + std::to_string(tensor.size) +
+    reader.Fail("size", "of \"" + core::NameExcerpt(tensor.name) + "\" is " +
+                            std::to_string(tensor.size) +
                             "; its shape, format and layout ask for " + std::to_string(expected));
   };
   if (tensor.layout == "row_major") {
     uint64_t bytes = static_cast<uint64_t>(core::DTypeSize(*dtype));
     for (int64_t dimension : tensor.logical_shape) {
       if (__builtin_mul_overflow(bytes, static_cast<uint64_t>(dimension), &bytes)) {
-        reader.Fail("logical_shape", "of \"" + tensor.name + "\" overflows");
+        reader.Fail("logical_shape", "of \"" + core::NameExcerpt(tensor.name) + "\" overflows");
         return;
       }
     }
@@ -248,13 +251,14 @@ void CheckTensorSize(JsonReader& reader, const Tensor& tensor) {
   }
   if (tensor.layout != "n16k4") return;
   if (tensor.logical_shape.size() != 2) {
-    reader.Fail("logical_shape", "of \"" + tensor.name + "\" must be [N, K] in layout n16k4");
+    reader.Fail("logical_shape",
+                "of \"" + core::NameExcerpt(tensor.name) + "\" must be [N, K] in layout n16k4");
     return;
   }
   const Result<int64_t> units = pack::N16K4Units(*dtype, tensor.logical_shape[1]);
   const Result<int64_t> padded = pack::N16K4PaddedRows(tensor.logical_shape[0]);
   if (!units.ok() || !padded.ok()) {
-    reader.Fail("logical_shape", "of \"" + tensor.name + "\" is out of range");
+    reader.Fail("logical_shape", "of \"" + core::NameExcerpt(tensor.name) + "\" is out of range");
     return;
   }
   // Every segment is padded by itself, so there may be more rows than the padded sum, but only
@@ -269,8 +273,9 @@ void CheckTensorSize(JsonReader& reader, const Tensor& tensor) {
   for (const TensorSource& source : tensor.sources) {
     if (source.offset % pack::kN16K4Rows != 0 ||
         static_cast<uint64_t>(source.offset) >= packed_rows) {
-      reader.Fail("sources", "of \"" + tensor.name + "\" start segment \"" + source.segment +
-                                 "\" at packed row " + std::to_string(source.offset) +
+      reader.Fail("sources", "of \"" + core::NameExcerpt(tensor.name) + "\" start segment \"" +
+                                 core::NameExcerpt(source.segment) + "\" at packed row " +
+                                 std::to_string(source.offset) +
                                  "; it must be a multiple of 16 below " +
                                  std::to_string(packed_rows));
       return;
@@ -315,23 +320,26 @@ void ReadTensors(JsonReader& reader, Manifest& m) {
     Tensor tensor = ReadTensor(element);
     if (!element.ok()) return;
     if (!names.insert(tensor.name).second) {
-      element.Fail("name", "\"" + tensor.name + "\" appears twice");
+      element.Fail("name", "\"" + core::NameExcerpt(tensor.name) + "\" appears twice");
     }
     const auto rank = static_cast<int64_t>(tensor.logical_shape.size());
     if (rank < 1 || rank > kMaxDimensions) {
-      element.Fail("logical_shape", "of \"" + tensor.name + "\" must have 1 to 8 dimensions");
+      element.Fail("logical_shape",
+                   "of \"" + core::NameExcerpt(tensor.name) + "\" must have 1 to 8 dimensions");
     }
     if (tensor.offset % kTensorAlignment != 0) {
-      element.Fail("offset", "of \"" + tensor.name + "\" is " + std::to_string(tensor.offset) +
-                                 "; it must be a multiple of 256");
+      element.Fail("offset", "of \"" + core::NameExcerpt(tensor.name) + "\" is " +
+                                 std::to_string(tensor.offset) + "; it must be a multiple of 256");
     }
     if (tensor.offset < end) {
-      element.Fail("offset", "of \"" + tensor.name + "\" is " + std::to_string(tensor.offset) +
+      element.Fail("offset", "of \"" + core::NameExcerpt(tensor.name) + "\" is " +
+                                 std::to_string(tensor.offset) +
                                  ", inside the tensor before, which ends at " +
                                  std::to_string(end));
     }
     if (tensor.offset > weights_size || tensor.size > weights_size - tensor.offset) {
-      element.Fail("size", "of \"" + tensor.name + "\" is " + std::to_string(tensor.size) +
+      element.Fail("size", "of \"" + core::NameExcerpt(tensor.name) + "\" is " +
+                               std::to_string(tensor.size) +
                                ": it would reach over the end of the weights section (" +
                                std::to_string(weights_size) + " bytes)");
     }

@@ -39,7 +39,7 @@ Result<MappedFile> MappedFile::Open(const std::string& path) {
   }
   if (!S_ISREG(info.st_mode)) {
     close(fd);
-    return Status(StatusCode::kIo,
+    return Status(StatusCode::kInvalidArgument,
                   path + (S_ISDIR(info.st_mode) ? ": is a directory" : ": is not a regular file") +
                       "; give the path of an .engine file.");
   }

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/excerpt.h"
 #include "core/json_util.h"
 #include "core/resource_exhausted.h"
 #include "executor/engine_impl.h"
@@ -53,8 +54,8 @@ Result<std::string> Engine::ApplyChatTemplate(std::string_view messages_json,
                                               const ChatOptions& options) const {
   try {
     if (chat_template().empty()) {
-      return Status(StatusCode::kNotFound,
-                    "The model " + model_name() + " has no chat template; give it a plain prompt.");
+      return Status(StatusCode::kNotFound, "The model " + core::Excerpt(model_name()) +
+                                               " has no chat template; give it a plain prompt.");
     }
     auto chat = ChatTemplate::Parse(chat_template());
     if (!chat.ok()) return chat.status();
@@ -79,7 +80,8 @@ Result<std::string> Engine::ApplyChatTemplate(std::string_view messages_json,
       auto own = core::ParseJson(options.variables_json, "variables_json");
       if (!own.ok()) return own.status();
       if (!own->is_object()) {
-        return Status(StatusCode::kInvalidArgument, "variables_json must hold a JSON object.");
+        return Status(StatusCode::kInvalidArgument, std::string("variables_json holds a JSON ") +
+                                                        own->type_name() + "; give an object.");
       }
       for (const auto& item : own->items()) variables.erase(item.key());
       own_variables = !own->empty();

@@ -3,20 +3,23 @@
 #include <algorithm>
 #include <string>
 
+#include "core/excerpt.h"
+
 namespace slipstream::kv {
 
 Result<GroupSpec> MakeGroupSpec(std::string_view kind, int32_t block_tokens, int32_t window,
                                 int64_t bytes_per_block) {
   const std::string name(kind);
   if (kind == "latent" || kind == "state") {
-    return Status(StatusCode::kIncompatible, "The engine keeps a KV cache group of kind '" + name +
+    return Status(StatusCode::kIncompatible, "The engine keeps a KV cache group of kind '" +
+                                                 core::Excerpt(name) +
                                                  "', which this version cannot run (it runs 'full' "
                                                  "and 'window'). Use a newer Slipstream.");
   }
   if (kind != "full" && kind != "window") {
     return Status(
         StatusCode::kInvalidArgument,
-        "KV cache group kind '" + name +
+        "KV cache group kind '" + core::Excerpt(name) +
             "' is unknown; the kinds are full, window, latent and state. Rebuild the engine.");
   }
   if (block_tokens < 1 || bytes_per_block < 1) {
@@ -27,7 +30,8 @@ Result<GroupSpec> MakeGroupSpec(std::string_view kind, int32_t block_tokens, int
   }
   if ((kind == "window") != (window > 0) || window < 0) {
     return Status(StatusCode::kInvalidArgument,
-                  "A KV cache group of kind '" + name + "' has window " + std::to_string(window) +
+                  "A KV cache group of kind '" + core::Excerpt(name) + "' has window " +
+                      std::to_string(window) +
                       "; it must be positive for 'window' and 0 for 'full'. Rebuild the engine.");
   }
   return GroupSpec{

@@ -4,6 +4,7 @@
 #include <new>
 #include <utility>
 
+#include "core/excerpt.h"
 #include "core/json_util.h"
 #include "text/regex_program.h"
 #include "text/utf8.h"
@@ -15,8 +16,8 @@ std::string Show(const Json& value) {
   const std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
   // Of a component, its type says more than the start of its text.
   if (const std::string type = TypeOf(value); text.size() > 40 && !type.empty())
-    return "{\"type\":\"" + Excerpt(type) + "\",...}";
-  return Excerpt(text);
+    return "{\"type\":\"" + core::Excerpt(type) + "\",...}";
+  return core::Excerpt(text);
 }
 
 // A component or the last one of a Sequence, at any depth. The file reader caps the depth of JSON.

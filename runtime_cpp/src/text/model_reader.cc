@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "core/excerpt.h"
 #include "text/unigram.h"
-#include "text/utf8.h"
 #include "text/word_piece.h"
 
 namespace slipstream::text {
@@ -148,7 +148,7 @@ Status ModelReader::ReadVocab(JsonCursor json) {
     int64_t id = 0;
     const char first = json.Peek();
     if (first != '-' && !(first >= '0' && first <= '9'))
-      return Invalid("model.vocab['" + Excerpt(token) + "'] must be an integer");
+      return Invalid("model.vocab['" + core::Excerpt(token) + "'] must be an integer");
     if (!json.ReadInteger(&id)) break;
     if (Status status = vocabulary_->Add(token, id); !status.ok())
       return Invalid("model.vocab: " + status.message());
@@ -191,7 +191,7 @@ Status ModelReader::ReadMerge(JsonCursor* json, size_t index, TokenId* left, Tok
   // There are hundreds of thousands of merges: words about one are put together in errors only.
   const auto wrong = [&](const char* what) { return Invalid(NameOfMerge(index) + what); };
   const auto unknown = [&](std::string_view token) {
-    return Invalid(NameOfMerge(index) + " names '" + Excerpt(token) + kNotInVocab);
+    return Invalid(NameOfMerge(index) + " names '" + core::Excerpt(token) + kNotInVocab);
   };
   if (json->Peek() == '[') {
     json->EnterArray();
@@ -229,7 +229,7 @@ Status ModelReader::ReadMerges(JsonCursor json, size_t prefix_size) {
       const std::string token =
           vocabulary_->Spelling(left) + vocabulary_->Spelling(right).substr(std::min(
                                             prefix_size, vocabulary_->Bytes(right).size()));
-      return Invalid(NameOfMerge(index) + " makes '" + Excerpt(token) + kNotInVocab);
+      return Invalid(NameOfMerge(index) + " makes '" + core::Excerpt(token) + kNotInVocab);
     }
     merges_.Set(left, right, {rank++, merged});
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/excerpt.h"
+
 namespace slipstream::text {
 namespace {
 
@@ -239,7 +241,7 @@ void RegexClassReader::ReadPosix(CharSet* set) {
   std::string_view name;
   const bool inverted = source_.Take("^");
   if (!source_.TakeUntil(":]", &name) || !AddNamed(":" + std::string(name), inverted, set))
-    source_.Fail("the class '[:" + Excerpt(name) + ":]'");
+    source_.Fail("the class '[:" + core::Excerpt(name) + ":]'");
 }
 
 // \x at the current place. Sets are added to `set`; of a single character the code point is given.
@@ -278,7 +280,7 @@ void RegexClassReader::ReadProperty(bool inverted, CharSet* set) {
   if (source_.Take("^")) inverted = !inverted;
   std::string_view name;
   if (!source_.TakeUntil("}", &name) || !AddNamed(Plain(name), inverted, set))
-    source_.Fail("the property '" + Excerpt(name) + "'");
+    source_.Fail("the property '" + core::Excerpt(name) + "'");
 }
 
 char32_t RegexClassReader::ReadEscapedChar(bool in_class) {

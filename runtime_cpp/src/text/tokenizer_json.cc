@@ -3,6 +3,7 @@
 #include <map>
 #include <string>
 
+#include "core/excerpt.h"
 #include "text/byte_alphabet.h"
 #include "text/components.h"
 #include "text/json_cursor.h"
@@ -64,7 +65,7 @@ class TokenizerReader {
         continue;
       }
       if (sections_.contains(key))
-        return Invalid("the section '" + Excerpt(key) + "' occurs twice; keep one of them");
+        return Invalid("the section '" + core::Excerpt(key) + "' occurs twice; keep one of them");
       if (!ReadTree(&sections_[key])) break;
     }
     if (!json_.ok() || !json_.AtEnd()) return JsonError();
@@ -119,7 +120,7 @@ class TokenizerReader {
       const auto same = tokens.find(token.content);
       if (id < 0) id = same != tokens.end() ? same->second.id : next++;
       if (token.id != id) {
-        return Invalid("added_tokens: '" + Excerpt(token.content) + "' declares id " +
+        return Invalid("added_tokens: '" + core::Excerpt(token.content) + "' declares id " +
                        std::to_string(token.id) + ", but its place gives it id " +
                        std::to_string(id) +
                        "; list added tokens in the order of their ids, without gaps, from the size "
@@ -141,8 +142,8 @@ class TokenizerReader {
       token.special = out_->special_[token.id];
       const bool normalized = token.normalized && !out_->normalizer_.empty();
       if (normalized && out_->normalizer_.Run(&token.pattern) == FindResult::kTooHard)
-        return Invalid("normalizer needs too many steps on the added token '" + Excerpt(content) +
-                       "'; simplify the pattern of its Replace");
+        return Invalid("normalizer needs too many steps on the added token '" +
+                       core::Excerpt(content) + "'; simplify the pattern of its Replace");
       if (token.pattern != content) {
         TokenizerImpl::Respelled respelled{token.pattern, {}, false};
         if (!AppendSpelledBytes(token.pattern, &respelled.bytes)) respelled.bytes = token.pattern;
@@ -161,9 +162,9 @@ class TokenizerReader {
     const bool in_model = Find(token.content) >= 0;
     if (in_model || known) return Status::Ok();
     if (out_->model_vocabulary_.Contains(token.id)) {
-      return Invalid("added_tokens: '" + Excerpt(token.content) + "' has id " +
+      return Invalid("added_tokens: '" + core::Excerpt(token.content) + "' has id " +
                      std::to_string(token.id) + ", which model.vocab gives to '" +
-                     Excerpt(out_->model_vocabulary_.Spelling(token.id)) +
+                     core::Excerpt(out_->model_vocabulary_.Spelling(token.id)) +
                      "'; give one of them another id");
     }
     const Status status = out_->added_vocabulary_.Add(token.content, token.id);

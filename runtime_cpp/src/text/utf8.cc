@@ -83,14 +83,6 @@ size_t FindInvalidUtf8(std::string_view text) {
   }
 }
 
-std::string Excerpt(std::string_view text) {
-  constexpr size_t kMaxBytes = 40;
-  if (text.size() <= kMaxBytes) return std::string(text);
-  size_t size = kMaxBytes;
-  while (size > 0 && (static_cast<uint8_t>(text[size]) & 0xC0) == 0x80) --size;
-  return std::string(text.substr(0, size)) + "...";
-}
-
 // Tries to continue the held character. False when `byte` does not belong to it: the held part has
 // then been replaced.
 bool LossyUtf8Decoder::PushHeld(uint8_t byte, std::string* out) {

@@ -40,10 +40,6 @@ void AppendUtf8(char32_t code_point, std::string* out);
 /// Offset of the first byte that is not part of valid UTF-8; npos when all of it is valid.
 size_t FindInvalidUtf8(std::string_view text);
 
-/// The start of `text` (valid UTF-8) for a message: at most 40 bytes of whole characters, "..."
-/// behind if there is more.
-std::string Excerpt(std::string_view text);
-
 /// Bytes in, valid UTF-8 out. Every maximal invalid part becomes one U+FFFD, as in Rust's
 /// String::from_utf8_lossy and the Unicode standard's recommendation. An incomplete character at
 /// the end is held until it is decided.

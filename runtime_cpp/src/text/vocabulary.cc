@@ -5,8 +5,8 @@
 
 #include <bit>
 
+#include "core/excerpt.h"
 #include "text/byte_alphabet.h"
-#include "text/utf8.h"
 
 namespace slipstream::text {
 namespace {
@@ -50,7 +50,7 @@ Vocabulary::Kind Vocabulary::Store(std::string_view spelling, std::string* out) 
 
 Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   const auto name = [&] {
-    return "token '" + Excerpt(spelling) + "' with id " + std::to_string(id);
+    return "token '" + core::Excerpt(spelling) + "' with id " + std::to_string(id);
   };
   if (id < 0 || id >= kMaxIds) {
     return {StatusCode::kInvalidArgument,
@@ -58,7 +58,7 @@ Status Vocabulary::Add(std::string_view spelling, int64_t id) {
   }
   if (Contains(static_cast<TokenId>(id))) {
     return {StatusCode::kInvalidArgument, name() + ": the id is already that of '" +
-                                              Excerpt(Spelling(static_cast<TokenId>(id))) +
+                                              core::Excerpt(Spelling(static_cast<TokenId>(id))) +
                                               "'; every id may occur once"};
   }
   const size_t offset = arena_.size();

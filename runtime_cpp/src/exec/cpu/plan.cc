@@ -2,6 +2,7 @@
 
 #include <new>
 
+#include "core/excerpt.h"
 #include "core/json_util.h"
 #include "core/resource_exhausted.h"
 #include "exec/cpu/plan_parser.h"
@@ -12,7 +13,7 @@ namespace {
 Status CheckGroups(const engine::Manifest& manifest) {
   for (const engine::KvGroup& group : manifest.kv_groups) {
     if (group.kind != "full" && group.kind != "window") {
-      return Incompatible("cache group kind '" + group.kind + "'",
+      return Incompatible("cache group kind '" + core::Excerpt(group.kind) + "'",
                           "This build runs full and window groups.");
     }
     const auto type = core::ParseKvDType(group.dtype);

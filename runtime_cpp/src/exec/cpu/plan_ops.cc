@@ -1,4 +1,5 @@
 // What each operator of a plan asks for.
+#include "core/excerpt.h"
 #include "exec/cpu/plan_parser.h"
 
 namespace slipstream::exec::cpu {
@@ -72,7 +73,7 @@ Status PlanParser::ParseActivation(PlanStep& step, core::JsonReader& attrs) {
   } else if (activation == "gelu_tanh") {
     step.activation = Activation::kGeluTanh;
   } else {
-    return Incompatible(where_ + " has activation '" + activation.substr(0, 40) + "'",
+    return Incompatible(where_ + " has activation '" + core::Excerpt(activation) + "'",
                         "This build knows silu and gelu_tanh.");
   }
   return Status::Ok();
@@ -80,7 +81,8 @@ Status PlanParser::ParseActivation(PlanStep& step, core::JsonReader& attrs) {
 
 Status PlanParser::ParseLinear(PlanStep& step, core::JsonReader& attrs, core::JsonReader& weights) {
   if (shape_.size() != 2 || shape_[1] > In(step, 0).cols) {
-    return Corrupt(where_ + " has fewer input columns than tensor '" + step.weight.tensor + "'");
+    return Corrupt(where_ + " has fewer input columns than tensor '" +
+                   core::NameExcerpt(step.weight.tensor) + "'");
   }
   if (!step.weight.blocked) {
     return Incompatible(where_ + " has its weights in layout row_major",

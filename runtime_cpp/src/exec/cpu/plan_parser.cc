@@ -3,6 +3,8 @@
 #include <array>
 #include <utility>
 
+#include "core/excerpt.h"
+
 namespace slipstream::exec::cpu {
 namespace {
 
@@ -42,8 +44,9 @@ Status PlanParser::Parse(core::JsonReader& reader) {
                         "Use a newer Slipstream, or build the engine again with this one.");
   }
   if (numerics != "cpu-numerics/1") {
-    return Incompatible("it asks for numerics '" + numerics + "' and this build has cpu-numerics/1",
-                        "Build the engine again with this version.");
+    return Incompatible(
+        "it asks for numerics '" + core::Excerpt(numerics) + "' and this build has cpu-numerics/1",
+        "Build the engine again with this version.");
   }
   plan_.arena_bytes = reader.Int("arena_bytes", 0, int64_t{1} << 46);
   plan_.max_tokens = static_cast<int32_t>(reader.Int("max_tokens", 1, 1 << 20));
@@ -70,7 +73,7 @@ Status PlanParser::Parse(core::JsonReader& reader) {
   if (!reader.ok()) return reader.status();
   for (int32_t v : {plan_.logits, plan_.hidden}) {
     if (!defined_[v] || !plan_.values[v].output_rows) {
-      return Corrupt("result '" + plan_.values[v].name +
+      return Corrupt("result '" + core::NameExcerpt(plan_.values[v].name) +
                      "' is not made by a step, or is not per output row");
     }
   }
@@ -114,7 +117,7 @@ Status PlanParser::ParseStep(core::JsonReader& reader) {
   for (const OpSpec& candidate : kOps) {
     if (op == candidate.name) spec = &candidate;
   }
-  where_ = "step " + std::to_string(plan_.steps.size()) + " (" + op + ")";
+  where_ = "step " + std::to_string(plan_.steps.size()) + " (" + core::Excerpt(op) + ")";
   if (spec == nullptr) {
     return Incompatible(where_ + " is an operation this build does not know",
                         "Use a newer Slipstream, or build the engine again with this one.");
@@ -150,7 +153,9 @@ Status PlanParser::CheckFlow(const PlanStep& step) {
                         step.op == OpKind::kSoftcap;
   for (int32_t v : step.inputs) {
     const PlanValue& in = plan_.values[v];
-    if (!defined_[v]) return Corrupt(where_ + " reads '" + in.name + "' before any step makes it");
+    if (!defined_[v])
+      return Corrupt(where_ + " reads '" + core::NameExcerpt(in.name) +
+                     "' before any step makes it");
     const bool select = step.op == OpKind::kSelectRows;
     if (in.output_rows != (select ? false : Out(step, 0).output_rows)) {
       return Corrupt(where_ + " mixes token rows and output rows");
@@ -159,7 +164,8 @@ Status PlanParser::CheckFlow(const PlanStep& step) {
       const PlanValue& out = plan_.values[w];
       const bool same = in_place && in.offset == out.offset && in.stride == out.stride;
       if (!same && Overlap(in, out)) {
-        return Corrupt(where_ + " writes '" + out.name + "' over its input '" + in.name + "'");
+        return Corrupt(where_ + " writes '" + core::NameExcerpt(out.name) + "' over its input '" +
+                       core::NameExcerpt(in.name) + "'");
       }
     }
   }
@@ -172,7 +178,8 @@ Status PlanParser::CheckFlow(const PlanStep& step) {
     const PlanValue& out = plan_.values[v];
     if ((tokens_only && out.output_rows) || (step.op == OpKind::kSelectRows && !out.output_rows) ||
         out.output_rows != Out(step, 0).output_rows) {
-      return Corrupt(where_ + " makes '" + out.name + "' with the wrong kind of rows");
+      return Corrupt(where_ + " makes '" + core::NameExcerpt(out.name) +
+                     "' with the wrong kind of rows");
     }
   }
   return Status::Ok();

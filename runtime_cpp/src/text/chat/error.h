@@ -5,8 +5,10 @@
 #include <cstdint>
 #include <exception>
 #include <string>
+#include <string_view>
 #include <utility>
 
+#include "core/excerpt.h"
 #include "slipstream/status.h"
 
 namespace slipstream::text::chat {
@@ -20,19 +22,22 @@ struct Position {
 /// Never leaves the room.
 class ChatError : public std::exception {
  public:
-  ChatError(StatusCode code, std::string message) : code_(code), message_(std::move(message)) {}
+  /// A longer message is cut: templates write their own, and may quote a whole conversation.
+  ChatError(StatusCode code, std::string_view message)
+      : code_(code), message_(core::Excerpt(message, kLongestMessage)) {}
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
   const char* what() const noexcept override { return message_.c_str(); }
 
  private:
+  static constexpr size_t kLongestMessage = 400;
   StatusCode code_;
   std::string message_;
 };
 
 /// The template or the values are wrong: jinja2 fails as well.
-[[noreturn]] inline void Fail(std::string message) {
-  throw ChatError(StatusCode::kInvalidArgument, std::move(message));
+[[noreturn]] inline void Fail(std::string_view message) {
+  throw ChatError(StatusCode::kInvalidArgument, message);
 }
 
 /// jinja2 may know what to do, this interpreter does not.

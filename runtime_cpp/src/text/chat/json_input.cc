@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/excerpt.h"
+#include "text/utf8.h"
+
 namespace slipstream::text::chat {
 namespace {
 
@@ -35,8 +38,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
   bool end_object() override { return Close(); }
   bool end_array() override { return Close(); }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return Stop(
-        {StatusCode::kInvalidArgument, "is not valid JSON at byte " + std::to_string(position)});
+    return Stop({StatusCode::kInvalidArgument,
+                 "is not valid JSON at byte " + std::to_string(position) + "; correct it there"});
   }
 
   const Status& status() const { return status_; }
@@ -86,7 +89,8 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
       return true;
     }
     if (container.dict->Find(container.key) != nullptr) {
-      return Stop({StatusCode::kInvalidArgument, "repeats the key '" + container.key + "'"});
+      return Stop({StatusCode::kInvalidArgument,
+                   "repeats the key '" + core::Excerpt(container.key) + "'; give it once"});
     }
     container.dict->Set(std::move(container.key), std::move(value));
     return true;
@@ -100,6 +104,11 @@ class Builder : public nlohmann::json_sax<nlohmann::json> {
 }  // namespace
 
 Result<Value> ReadJson(std::string_view json, std::string_view what) {
+  if (const size_t invalid = FindInvalidUtf8(json); invalid != std::string_view::npos) {
+    return Status(StatusCode::kInvalidArgument,
+                  "The JSON of " + std::string(what) + " is not UTF-8 at byte " +
+                      std::to_string(invalid) + "; convert it first.");
+  }
   Builder builder;
   const bool parsed = nlohmann::json::sax_parse(json, &builder);
   if (!builder.status().ok()) {
