@@ -192,7 +192,7 @@ def _dry_run(args: argparse.Namespace) -> int:
         f"arena         {_size(memory['arena_bytes'])} (lower bound "
         f"{_size(memory['arena_lower_bound_bytes'])})"
     )
-    print(f"KV per token  {memory['kv_bytes_per_token']} bytes")
+    print(f"KV per token  {memory['kv_bytes_per_token']} bytes ({_caches(prepared)})")
     print(
         f"default pool  {_size(pool['bytes'])} on this machine now: {pool['tokens']} tokens, "
         f"{pool['full_sequences']} sequences of {facts['resolved']['max_seq_len']}"
@@ -260,6 +260,15 @@ def _extra_plans(prepared: Prepared) -> dict[str, Any] | None:
         "bytes": prepared.extra.plan_bytes,
         "weights_bytes": prepared.extra.weight_bytes,
     }
+
+
+def _caches(prepared: Prepared) -> str:
+    """The formats of the KV groups, with the granularity of their scales."""
+    found = {g["dtype"]: g["scale_granularity"] for g in prepared.program.kv_groups}
+    return ", ".join(
+        fmt if scales == "none" else f"{fmt}, a scale for each {scales.replace('_', ' and ')}"
+        for fmt, scales in found.items()
+    )
 
 
 def _block_tokens(prepared: Prepared) -> int:

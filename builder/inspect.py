@@ -105,10 +105,12 @@ def _summary(engine: EngineReader, verified: bool) -> list[str]:
     lines += ["", "KV groups"]
     for group in m["kv"]["groups"]:
         window = f" of {group['window']}" if group["window"] else ""
+        scales = group["scale_granularity"].replace("_", " and ")
+        scales = "" if scales == "none" else f" with a scale for each {scales}"
         lines.append(
             f"  {group['kind']}{window}: {len(group['layers'])} layers, {group['kv_heads']} heads "
-            f"x {group['head_dim']}, {group['dtype']}, {group['bytes_per_block']} bytes a block of "
-            f"{group['block_tokens']} tokens"
+            f"x {group['head_dim']}, {group['dtype']}{scales}, {group['bytes_per_block']} bytes "
+            f"a block of {group['block_tokens']} tokens"
         )
     lines += ["", "plan", *_plan(engine)]
     lines += ["", "sections"]

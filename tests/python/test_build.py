@@ -19,7 +19,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 from tiny_models import TinyConfig, make_checkpoint, make_tensors
 
-from slipstream.builder import cli, native
+from slipstream.builder import cli, inspect, native
 from slipstream.builder.build import build, prepare
 from slipstream.builder.checkpoint.convert import STORAGE, from_f32
 from slipstream.builder.config import BuildConfig
@@ -261,6 +261,24 @@ def test_an_interrupted_build_leaves_nothing(tmp_path: Path, error: type[BaseExc
     with pytest.raises(error):
         build(folder, tmp_path / "m.engine", progress=progress)
     assert [p.name for p in tmp_path.iterdir()] == ["c"]
+
+
+def test_an_int8_cache_is_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = make_checkpoint(tmp_path / "c", TINY)
+    assert cli.main([str(folder), "--dry-run", "--kv-cache", "int8"]) == 0
+    per_token = TINY.layers * 2 * TINY.kv_heads * (TINY.hidden // TINY.heads + 4)
+    line = f"KV per token  {per_token} bytes (int8, a scale for each token and head)"
+    assert line in capsys.readouterr().out
+    engine = str(tmp_path / "m.engine")
+    assert cli.main([str(folder), "-o", engine, "--kv-cache", "int8"]) == 0
+    capsys.readouterr()
+    assert inspect.main([engine]) == 0
+    out = capsys.readouterr().out
+    assert "KV cache int8" in out and "int8 with a scale for each token and head" in out
+    with EngineReader(engine) as reader:
+        (group,) = reader.manifest["kv"]["groups"]
+    assert (group["dtype"], group["scale_granularity"]) == ("int8", "token_head")
+    assert group["bytes_per_block"] == 32 * per_token
 
 
 def test_ctrl_c_while_the_command_is_imported() -> None:
