@@ -39,6 +39,7 @@ void ForEachField(const Visit& visit) {
   visit("ignore_eos", &SamplingParams::ignore_eos);
   visit("skip_special_tokens", &SamplingParams::skip_special_tokens);
   visit("logprobs", &SamplingParams::logprobs);
+  visit("prompt_logprobs", &SamplingParams::prompt_logprobs);
   visit("return_logits", &SamplingParams::return_logits);
 }
 
@@ -133,6 +134,9 @@ void BindRequest(py::module_& m) {
       .def_readonly("token_ids", &Response::token_ids)
       .def_readonly("logprobs", &Response::logprobs,
                     "One TokenLogprobs per token id; empty unless asked for.")
+      .def_readonly("prompt_logprobs", &Response::prompt_logprobs,
+                    "One TokenLogprobs per prompt token after the first, with the first token id; "
+                    "empty unless asked for.")
       .def_property_readonly("logits", &LogitsOf,
                              "Raw float32 [token_ids, vocab_size]; None unless asked for.")
       .def_property_readonly(

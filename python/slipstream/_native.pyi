@@ -147,6 +147,7 @@ class SamplingParams:
     ignore_eos: bool
     skip_special_tokens: bool
     logprobs: int | None
+    prompt_logprobs: int | None
     return_logits: bool
     def __init__(
         self,
@@ -173,6 +174,7 @@ class SamplingParams:
         ignore_eos: bool = False,
         skip_special_tokens: bool = True,
         logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
         return_logits: bool = False,
     ) -> None: ...
 
@@ -214,6 +216,8 @@ class Response:
     def token_ids(self) -> list[int]: ...
     @property
     def logprobs(self) -> list[TokenLogprobs]: ...
+    @property
+    def prompt_logprobs(self) -> list[TokenLogprobs]: ...
     @property
     def logits(self) -> NDArray[np.float32] | None: ...
     @property

@@ -60,7 +60,9 @@ class RequestOutput:
     """The state of a request: its prompt and what was generated so far.
 
     `prompt` is None for a prompt of token ids. `num_cached_tokens` counts the prompt tokens whose
-    KV was reused instead of computed.
+    KV was reused instead of computed. `prompt_logprobs` holds None for the first prompt token and
+    {token id: Logprob} for each later one, the token itself first; it comes with the first
+    generated token, and is None if it was not asked for.
     """
 
     request_id: str
@@ -69,3 +71,4 @@ class RequestOutput:
     outputs: list[CompletionOutput] = field(default_factory=list)
     finished: bool = False
     num_cached_tokens: int = 0
+    prompt_logprobs: list[dict[int, Logprob] | None] | None = None

@@ -73,6 +73,8 @@ class SamplingParams:
         skip_special_tokens: leave special tokens out of the text, never out of the ids.
         logprobs: the log-probability of each sampled token, and of so many of the likeliest ones,
             0 to 256, under the raw logits; None for none.
+        prompt_logprobs: the same for each prompt token after the first. Its values are those of
+            a cold run in one piece; such a prompt is computed in smaller pieces than others.
         return_logits: give the raw logits of each generated token.
 
     Raises:
@@ -101,6 +103,7 @@ class SamplingParams:
     ignore_eos: bool = False
     skip_special_tokens: bool = True
     logprobs: int | None = None
+    prompt_logprobs: int | None = None
     return_logits: bool = False
 
     def __post_init__(self) -> None:
@@ -154,6 +157,8 @@ class SamplingParams:
                 )
         if self.logprobs is not None:
             _check_int("logprobs", self.logprobs, 0, _MAX_LOGPROBS)
+        if self.prompt_logprobs is not None:
+            _check_int("prompt_logprobs", self.prompt_logprobs, 0, _MAX_LOGPROBS)
 
     def _validate_processing(self) -> None:
         """The settings that change logits before temperature and filters."""
@@ -244,6 +249,9 @@ class SamplingParams:
             ignore_eos=self.ignore_eos,
             skip_special_tokens=self.skip_special_tokens,
             logprobs=None if self.logprobs is None else operator.index(self.logprobs),
+            prompt_logprobs=(
+                None if self.prompt_logprobs is None else operator.index(self.prompt_logprobs)
+            ),
             return_logits=self.return_logits,
         )
 

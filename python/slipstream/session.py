@@ -245,6 +245,8 @@ class Accumulator:
         self._token_ids: list[int] = []
         self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
         self._cumulative = 0.0
+        # The first prompt token has no log-probability.
+        self._prompt_logprobs: list[dict[int, Logprob] | None] = [None]
         self._logits: list[NDArray[np.float32]] | None = [] if params.return_logits else None
 
     def add(self, *responses: _native.Response) -> RequestOutput:
@@ -255,6 +257,10 @@ class Accumulator:
         except SlipstreamError as error:
             raise error from self._prompt.failure
         for response in responses:
+            first = len(self._prompt_logprobs)
+            tokens = self._prompt.token_ids[first : first + len(response.prompt_logprobs)]
+            for token, scores in zip(tokens, response.prompt_logprobs, strict=True):
+                self._prompt_logprobs.append(self._named(token, scores))
             token_ids = response.token_ids
             self._text += response.text
             self._token_ids += token_ids
@@ -286,6 +292,9 @@ class Accumulator:
             outputs=[completion],
             finished=last.finished,
             num_cached_tokens=last.cached_tokens,
+            prompt_logprobs=(
+                None if self._params.prompt_logprobs is None else list(self._prompt_logprobs)
+            ),
         )
 
     def _named(self, token: int, scores: _native.TokenLogprobs) -> dict[int, Logprob]:

@@ -56,6 +56,14 @@ inline Response Alone(const Fixture& fixture, const Request& request) {
   decode::Sampler sampler(core::ScalarRowMath());
   std::vector<TokenId> end_ids = sampling.stop_token_ids;
   if (!sampling.ignore_eos) end_ids.insert(end_ids.end(), fixture.eos.begin(), fixture.eos.end());
+  if (sampling.prompt_logprobs) {
+    for (size_t next = 1; next < history.size(); ++next) {
+      const std::vector<TokenId> head(history.begin(), history.begin() + next);
+      answer.prompt_logprobs.push_back(decode::ScoreToken(
+          core::ScalarRowMath(), FakeLogits(head, fixture.fake.window, fixture.fake.vocab),
+          history[next], *sampling.prompt_logprobs));
+    }
+  }
   while (!answer.finished()) {
     const std::vector<float> logits = FakeLogits(history, fixture.fake.window, fixture.fake.vocab);
     std::vector<float> row = logits;

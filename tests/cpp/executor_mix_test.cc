@@ -50,6 +50,7 @@ Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
     sampling.stop_token_ids = {static_cast<TokenId>(random() % limits.vocab_size)};
   sampling.ignore_eos = random() % 2;
   if (random() % 2 == 0) sampling.logprobs = static_cast<int32_t>(random() % 5);
+  if (random() % 6 == 0) sampling.prompt_logprobs = static_cast<int32_t>(random() % 4);
   sampling.return_logits = random() % 8 == 0;
   if (random() % 3 == 0) DrawProcessing(random, limits.vocab_size, &request);
   return request;
@@ -68,6 +69,7 @@ void ExpectSame(const Response& got, const Response& want, const Request& reques
   ASSERT_EQ(got.finish_reason, want.finish_reason) << got.status.message();
   ASSERT_EQ(got.token_ids, want.token_ids);
   ASSERT_EQ(got.logprobs, want.logprobs);
+  ASSERT_EQ(got.prompt_logprobs, want.prompt_logprobs);
   ASSERT_EQ(got.logits, want.logits);
   ASSERT_EQ(got.stop_token, want.stop_token);
 }

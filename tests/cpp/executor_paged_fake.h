@@ -132,9 +132,11 @@ class PagedFake : public exec::Backend {
     }
     for (size_t s = 0; s < batch.sequences.size(); ++s) Write(batch, s);
     rows_.clear();
+    kinds_.clear();
     size_t s = 0;
     for (const exec::OutputRow& output : batch.outputs) {
       while (output.row >= batch.sequences[s].first_row + batch.sequences[s].num_rows) ++s;
+      kinds_.push_back(output.kind);
       rows_.push_back(Logits(batch, s, batch.positions[output.row]));
     }
     return exec::StepHandle{1};
@@ -144,11 +146,13 @@ class PagedFake : public exec::Backend {
 
   Result<exec::SampledTokens> Sample(exec::StepHandle,
                                      const exec::SamplingBatch& sampling) override {
-    EXPECT_EQ(sampling.rows.size(), rows_.size());
+    EXPECT_EQ(sampling.rows.size(), static_cast<size_t>(std::count(kinds_.begin(), kinds_.end(),
+                                                                   exec::OutputKind::kSample)));
     exec::SampledTokens sampled;
     decode::Sampler sampler(core::ScalarRowMath());
     for (size_t r = 0; r < rows_.size(); ++r) {
-      const exec::RowSampling& row = sampling.rows[r];
+      if (kinds_[r] != exec::OutputKind::kSample) continue;
+      const exec::RowSampling& row = sampling.rows[sampled.tokens.size()];
       const auto token = sampler.Sample(
           rows_[r], {row.temperature, row.top_k, row.top_p, row.min_p, row.seed, row.position});
       if (!token.ok()) return token.status();
@@ -228,6 +232,7 @@ class PagedFake : public exec::Backend {
       row += slice.num_rows;
     }
     EXPECT_EQ(row, batch.rows());
+    EXPECT_LE(batch.outputs.size(), static_cast<size_t>(options_.max_batch_size));
     for (size_t i = 1; i < batch.outputs.size(); ++i)
       EXPECT_GT(batch.outputs[i].row, batch.outputs[i - 1].row);
     for (const exec::BlockTable& table : batch.block_tables) {
@@ -302,6 +307,7 @@ class PagedFake : public exec::Backend {
   const std::vector<exec::KvGroupInfo> groups_;
   std::vector<std::vector<Cell>> cells_;
   std::vector<std::vector<float>> rows_;
+  std::vector<exec::OutputKind> kinds_;  // of rows_
   std::vector<float> flat_;
 };
 

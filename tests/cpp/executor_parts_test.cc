@@ -101,6 +101,7 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
                 .text = "ab",
                 .token_ids = {1, 2},
                 .logprobs = {{-1, 1}, {-2, 2, {{5, -1}}}},
+                .prompt_logprobs = {{-4, 1}},
                 .logits = {1, 2, 3, 4},
                 .prompt_tokens = 4,
                 .seed = 9});
@@ -120,6 +121,7 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
   EXPECT_EQ(all->token_ids, (std::vector<TokenId>{1, 2, 3}));
   EXPECT_EQ(all->logprobs,
             (std::vector<TokenLogprobs>{{-1, 1, {}}, {-2, 2, {{5, -1}}}, {-3, 7, {}}}));
+  EXPECT_EQ(all->prompt_logprobs, (std::vector<TokenLogprobs>{{-4, 1, {}}}));
   EXPECT_EQ(all->logits, (std::vector<float>{1, 2, 3, 4, 5, 6}));
   EXPECT_EQ(all->stop_string, "!");
   EXPECT_TRUE(all->finished());

@@ -275,6 +275,54 @@ def test_logprobs_are_of_the_raw_logits(llm: LLM, asked: int) -> None:
             assert entry.decoded_token == llm.tokenizer.decode([id], skip_special_tokens=False)
 
 
+@needs_torch
+def test_prompt_logprobs_equal_hugging_face(tmp_path: Path) -> None:
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    folder = tmp_path / "model"
+    make_checkpoint(folder, TinyConfig(vocab=265, tokenizer=True))
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
+    build(folder, tmp_path / "m.engine", BuildConfig(weights="f32", kv_cache="f32"))
+    prompt = [random.Random(8).randrange(3, 265) for _ in range(70)]
+    with torch.no_grad():
+        want = torch.log_softmax(model(torch.tensor([prompt])).logits[0].double(), -1).numpy()
+    with LLM(tmp_path / "m.engine", threads=1) as ours:
+        (output,) = ours.generate(prompt, SamplingParams(max_tokens=2, prompt_logprobs=3))
+    assert output.prompt_logprobs is not None
+    first, *rest = output.prompt_logprobs
+    assert first is None and len(rest) == len(prompt) - 1
+    for position, (token, entries) in enumerate(zip(prompt[1:], rest, strict=True)):
+        assert entries is not None and next(iter(entries)) == token
+        assert len(entries) in (3, 4) and {1, 2, 3} <= {e.rank for e in entries.values()}
+        for id, entry in entries.items():
+            assert abs(entry.logprob - want[position, id]) < 1e-4
+
+
+def test_prompt_logprobs_do_not_depend_on_pieces_and_batch(llm: LLM) -> None:
+    rng = random.Random(3)
+    prompts = [[rng.randrange(3, 265) for _ in range(rng.randint(1, 150))] for _ in range(12)]
+    params = [
+        SamplingParams(
+            max_tokens=3, seed=index, prompt_logprobs=None if index % 3 == 2 else index % 4
+        )
+        for index in range(len(prompts))
+    ]
+    outputs = llm.generate(prompts, params)
+    for prompt, each, output in zip(prompts, params, outputs, strict=True):
+        if each.prompt_logprobs is None:
+            assert output.prompt_logprobs is None
+        else:
+            assert output.prompt_logprobs is not None
+            assert len(output.prompt_logprobs) == len(prompt)
+    with LLM(llm.engine.path, threads=1, max_batch_size=5, max_num_tokens=17) as small:
+        again = small.generate(prompts, params)
+    assert [o.prompt_logprobs for o in outputs] == [o.prompt_logprobs for o in again]
+    assert [o.outputs for o in outputs] == [o.outputs for o in again]
+    streamed = list(llm.stream(prompts[0], params[0]))[-1]
+    assert streamed.prompt_logprobs == outputs[0].prompt_logprobs
+
+
 def test_a_processor_may_return_a_row(llm: LLM) -> None:
     def only_nine(token_ids: list[int], logits: NDArray[np.float32]) -> NDArray[np.float64]:
         row = np.full(logits.shape, -np.inf)

@@ -67,6 +67,7 @@ from slipstream.units import parse_bytes
         ("logits_processors", [3], "logits_processors holds 3; each must be callable"),
         ("return_logits", 1, "must be True or False"),
         ("logprobs", 257, "at most 256"),
+        ("prompt_logprobs", 257, "prompt_logprobs is 257; it must be at most 256"),
         ("logprobs", True, "must be an integer"),
         ("logprobs", -1, "must be 0 or more"),
     ],
@@ -120,12 +121,14 @@ def test_native_form_holds_the_same_values() -> None:
         allowed_token_ids=(1, 7),
         bad_words=["word", [5, 6]],
         return_logits=True,
+        prompt_logprobs=5,
     ).to_native()
     assert (native.max_tokens, native.temperature, native.top_k) == (7, 0.5, 0)
     assert (native.top_p, native.min_p, native.seed) == (0.75, 0.25, 2**64 - 1)
     assert (native.stop, native.stop_token_ids) == (["end"], [3, 4])
     assert native.include_stop_str_in_output and native.ignore_eos
     assert native.logprobs == 0 and native.return_logits
+    assert native.prompt_logprobs == 5
     assert (native.min_tokens, native.typical_p, native.repetition_penalty) == (2, 0.5, 1.5)
     assert (native.presence_penalty, native.frequency_penalty) == (-0.5, 0.25)
     assert (native.no_repeat_ngram_size, native.logit_bias) == (3, {7: 2.5})

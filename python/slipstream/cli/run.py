@@ -112,8 +112,10 @@ def _print_json(answer: Iterator[RequestOutput], meter: Meter) -> int:
         final = output
     assert final is not None
     result = dataclasses.asdict(final)
+    # No option asks for these.
+    del result["prompt_logprobs"]
     for completion in result["outputs"]:
-        del completion["logits"]  # no option asks for them
+        del completion["logits"]
     result["first_token_s"] = meter.first_token_s
     result["tokens_per_s"] = meter.tokens_per_s
     print(json.dumps(result, ensure_ascii=False))

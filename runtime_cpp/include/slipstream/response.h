@@ -37,15 +37,18 @@ struct TokenLogprobs {
   bool operator==(const TokenLogprobs&) const = default;
 };
 
-/// News of one request since its previous Response. Concatenating `text`, `token_ids`, `logprobs`
-/// and `logits` over all responses of a request gives exactly what one non-streamed response would
-/// hold. Each `text` is valid UTF-8 by itself.
+/// News of one request since its previous Response. Concatenating `text`, `token_ids`, `logprobs`,
+/// `prompt_logprobs` and `logits` over all responses of a request gives exactly what one
+/// non-streamed response would hold. Each `text` is valid UTF-8 by itself.
 struct Response {
   RequestId id = 0;
   std::string text;
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs>
       logprobs;  ///< One per token id, or SamplingParams::logprobs is absent.
+  /// One per prompt token after the first, given with the first token id; empty unless
+  /// SamplingParams::prompt_logprobs.
+  std::vector<TokenLogprobs> prompt_logprobs;
   /// The raw row of vocab_size values of each token id, one after the other; empty unless
   /// SamplingParams::return_logits.
   std::vector<float> logits;

@@ -77,6 +77,9 @@ struct SamplingParams {
   /// Report log-probabilities under the raw logits, before every step of the pipeline: of each
   /// sampled token and of so many likeliest ones, from 0 to kMaxLogprobs. Absent: none.
   std::optional<int32_t> logprobs;
+  /// The same for each prompt token after the first. Its values are those of a cold run in one
+  /// chunk; such a prompt takes at most max_batch_size rows of a step.
+  std::optional<int32_t> prompt_logprobs;
   bool return_logits = false;  ///< Report the raw logits of each generated token.
 };
 

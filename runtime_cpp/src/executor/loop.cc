@@ -225,9 +225,10 @@ void EngineLoop::Admit() {
   for (int32_t i = 0; i < admitted; ++i) {
     const int32_t slot = free_slots_.back();
     RequestState* request = waiting_.front().get();
-    if (Status status =
-            kv_->Open(slot, {.tokens = request->tokens(), .total_tokens = request->total_limit()})
-                .status();
+    if (Status status = kv_->Open(slot, {.tokens = request->tokens(),
+                                         .total_tokens = request->total_limit(),
+                                         .read_cache = !request->scores_prompt()})
+                            .status();
         !status.ok()) {
       request->Finish(FinishReason::kError, std::move(status));
       ended_.splice(ended_.end(), waiting_, waiting_.begin());
@@ -246,7 +247,7 @@ void EngineLoop::RunStep() {
   snapshot.reserve(running_.size());
   requests.reserve(running_.size());
   for (const auto& request : running_) {
-    snapshot.push_back({request->pending(), request->decoding()});
+    snapshot.push_back({request->pending(), request->decoding(), request->scores_prompt()});
     requests.push_back(request.get());
   }
   std::vector<StepEntry> entries;

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "decode/logits_pipeline.h"
@@ -65,6 +66,21 @@ class RequestState {
   /// logits.
   bool needs_logits() const { return sampling_.logprobs || sampling_.return_logits; }
 
+  /// Prompt positions, from the front, whose row has given the log-probability of the next token.
+  /// The rows from there to the last but one of the prompt need logits, where they are asked for.
+  int32_t prompt_scored() const { return prompt_scored_; }
+  /// True until every prompt token has its log-probability, where they are asked for: the cache
+  /// must not be read instead of computing its rows.
+  bool scores_prompt() const {
+    return sampling_.prompt_logprobs && prompt_scored_ < prompt_tokens_ - 1;
+  }
+  /// Takes the log-probabilities of prompt token prompt_scored() + 1. They are told with the first
+  /// sampled token.
+  void AppendPromptScores(TokenLogprobs scores) {
+    news_.prompt_logprobs.push_back(std::move(scores));
+    ++prompt_scored_;
+  }
+
   /// Takes a sampled token: text, stop conditions, length. The request may be finished afterwards.
   /// `scores` and `logits` (the raw row) are kept where the request asks for them.
   void Append(TokenId token, TokenLogprobs scores = {}, std::span<const float> logits = {});
@@ -92,6 +108,7 @@ class RequestState {
   int32_t prompt_tokens_;
   int64_t total_limit_;
   int32_t computed_ = 0;
+  int32_t prompt_scored_ = 0;
   uint64_t seed_;
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> end_ids_;  ///< EOS ids, unless they are ignored, and the stop ids.

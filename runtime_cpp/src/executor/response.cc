@@ -36,6 +36,7 @@ void Response::Join(Response later) {
   later.text = std::move(text);
   Concatenate(&token_ids, &later.token_ids);
   Concatenate(&logprobs, &later.logprobs);
+  Concatenate(&prompt_logprobs, &later.prompt_logprobs);
   Concatenate(&logits, &later.logits);
   // Everything but the streams describes the request as it is now.
   *this = std::move(later);

@@ -4,13 +4,12 @@
 
 namespace slipstream::executor {
 
-void BuildStep(const std::vector<StepEntry>& entries, const kv::KvManager& kv,
-               exec::StepBatch* batch) {
+void BuildStep(std::vector<StepEntry>& entries, const kv::KvManager& kv, exec::StepBatch* batch) {
   batch->token_ids.clear();
   batch->positions.clear();
   batch->sequences.clear();
   batch->outputs.clear();
-  for (const StepEntry& entry : entries) {
+  for (StepEntry& entry : entries) {
     const RequestState& request = *entry.request;
     const int32_t first_row = static_cast<int32_t>(batch->token_ids.size());
     const int32_t first = request.computed();
@@ -19,6 +18,16 @@ void BuildStep(const std::vector<StepEntry>& entries, const kv::KvManager& kv,
     for (int32_t i = 0; i < entry.rows; ++i) batch->positions.push_back(first + i);
     batch->sequences.push_back(
         {.slot = request.slot, .first_row = first_row, .num_rows = entry.rows});
+    entry.scored_rows = 0;
+    if (request.scores_prompt()) {
+      const int32_t begin = std::max(first, request.prompt_scored());
+      const int32_t end = std::min(first + entry.rows, request.prompt_tokens() - 1);
+      entry.scored_rows = std::max(0, end - begin);
+      for (int32_t position = begin; position < end; ++position) {
+        batch->outputs.push_back(
+            {.row = first_row + position - first, .kind = exec::OutputKind::kLogits});
+      }
+    }
     if (entry.samples) {
       batch->outputs.push_back(
           {.row = first_row + entry.rows - 1, .kind = exec::OutputKind::kSample});

@@ -18,35 +18,40 @@ bool OnHostOnly(const RequestState& request) {
 
 Status StepSampler::Sample(exec::Backend& backend, exec::StepHandle step,
                            std::span<const StepEntry> entries) {
-  size_t sampling = 0;
+  size_t sampling = 0, outputs = 0;
   bool reads = !backend.samples();
   for (const StepEntry& entry : entries) {
-    if (!entry.samples) continue;
-    ++sampling;
-    reads = reads || entry.request->needs_logits() || OnHostOnly(*entry.request);
+    sampling += entry.samples;
+    outputs += entry.scored_rows + entry.samples;
+    reads |= entry.scored_rows > 0 ||
+             (entry.samples && (entry.request->needs_logits() || OnHostOnly(*entry.request)));
   }
-  if (sampling == 0) return Status::Ok();
+  if (outputs == 0) return Status::Ok();
   std::vector<TokenId> tokens;
-  if (backend.samples()) {
+  if (backend.samples() && sampling > 0) {
     Result<std::vector<TokenId>> sampled = SampleOnBackend(backend, step, entries, sampling);
     if (!sampled.ok()) return sampled.status();
     tokens = *std::move(sampled);
   }
   exec::RowsView rows;
   if (reads) {
-    const Result<exec::RowsView> read = ReadLogits(backend, step, sampling);
+    const Result<exec::RowsView> read = ReadLogits(backend, step, outputs);
     if (!read.ok()) return read.status();
     rows = *read;
   }
-  int64_t r = -1;
+  int64_t r = 0;      // row of the step's logits
+  size_t sample = 0;  // of the backend's tokens
   for (const StepEntry& entry : entries) {
+    ScorePrompt(entry, rows, r);
+    r += entry.scored_rows;
     if (!entry.samples) continue;
-    ++r;
-    // Columns from vocab_size on are padding and never looked at.
     std::span<const float> logits;
-    if (reads) logits = {rows.data + r * rows.stride, static_cast<size_t>(vocab_size_)};
+    if (reads) logits = Row(rows, r);
+    ++r;
+    const size_t s = sample++;
+    if (entry.request->finished()) continue;  // one of its prompt rows was bad
     const Result<TokenId> token = backend.samples() && !OnHostOnly(*entry.request)
-                                      ? Result<TokenId>(tokens[r])
+                                      ? Result<TokenId>(tokens[s])
                                       : ChooseToken(entry.request, logits);
     if (token.ok()) {
       Append(entry.request, *token, logits);
@@ -55,6 +60,21 @@ Status StepSampler::Sample(exec::Backend& backend, exec::StepHandle step,
     }
   }
   return Status::Ok();
+}
+
+void StepSampler::ScorePrompt(const StepEntry& entry, const exec::RowsView& rows,
+                              int64_t first) const {
+  RequestState* request = entry.request;
+  for (int32_t i = 0; i < entry.scored_rows; ++i) {
+    const std::span<const float> logits = Row(rows, first + i);
+    const int32_t next = request->prompt_scored() + 1;
+    if (Status status = sampler_.Check(logits, next); !status.ok()) {
+      request->Finish(FinishReason::kError, std::move(status));
+      return;
+    }
+    request->AppendPromptScores(decode::ScoreToken(math_, logits, request->tokens()[next],
+                                                   *request->sampling().prompt_logprobs));
+  }
 }
 
 Result<exec::RowsView> StepSampler::ReadLogits(exec::Backend& backend, exec::StepHandle step,

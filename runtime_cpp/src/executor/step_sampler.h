@@ -20,7 +20,8 @@ class StepSampler {
   StepSampler(int32_t vocab_size, const core::RowMath& math)
       : vocab_size_(vocab_size), math_(math), sampler_(math) {}
 
-  /// Waits for the step and appends a token to each request of `entries` that samples. An error
+  /// Waits for the step, scores prompt rows and appends a token to each request of `entries` that
+  /// samples. An error
   /// concerns all entries; what is wrong with a row, or with the settings of its request, ends that
   /// request only. How a request is sampled never depends on the others.
   Status Sample(exec::Backend& backend, exec::StepHandle step, std::span<const StepEntry> entries);
@@ -29,12 +30,18 @@ class StepSampler {
   /// The logits of the step, one row for each of `expected` output rows.
   Result<exec::RowsView> ReadLogits(exec::Backend& backend, exec::StepHandle step,
                                     size_t expected) const;
+  /// Row `r` without its padding columns, which are never looked at.
+  std::span<const float> Row(const exec::RowsView& rows, int64_t r) const {
+    return {rows.data + r * rows.stride, static_cast<size_t>(vocab_size_)};
+  }
   /// Chooses the tokens of all requests that sample, on the backend.
   Result<std::vector<TokenId>> SampleOnBackend(exec::Backend& backend, exec::StepHandle step,
                                                std::span<const StepEntry> entries,
                                                size_t expected) const;
   /// Chooses the next token of a request from its raw row.
   Result<TokenId> ChooseToken(RequestState* request, std::span<const float> logits);
+  /// Scores the prompt tokens that follow the rows from `first` on.
+  void ScorePrompt(const StepEntry& entry, const exec::RowsView& rows, int64_t first) const;
   /// Tells a request its next token, chosen from the raw row `logits`.
   void Append(RequestState* request, TokenId token, std::span<const float> logits) const;
 

@@ -141,6 +141,8 @@ Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool
                    "; it must be above 0 and at most 1 (1 keeps all tokens).");
   }
   if (Status status = ValidateLogprobs("logprobs", sampling.logprobs); !status.ok()) return status;
+  if (Status status = ValidateLogprobs("prompt_logprobs", sampling.prompt_logprobs); !status.ok())
+    return status;
   if (Status status = ValidateProcessing(sampling, vocab_size); !status.ok()) return status;
   if (Status status = ValidateTexts("stop", sampling.stop, "stop_token_ids", has_tokenizer);
       !status.ok())

@@ -8,7 +8,7 @@ namespace slipstream::sched {
 
 struct Limits {
   int32_t max_num_tokens = 0;  ///< Rows of one step.
-  int32_t max_batch_size = 0;  ///< Sequences that run at once.
+  int32_t max_batch_size = 0;  ///< Sequences that run at once; rows of one step with logits.
 };
 
 /// A sequence that holds KV blocks.
@@ -16,6 +16,7 @@ struct RunningSequence {
   int32_t pending = 0;  ///< Known tokens that are not computed yet: the rest of the prompt, or the
                         ///< last sampled token.
   bool decoding = false;  ///< Its prompt is computed; pending is 1.
+  bool scored = false;    ///< Each pending row gives logits, not the last one only.
 };
 
 /// A request that waits for a place.
