@@ -23,7 +23,7 @@ constexpr std::string_view kMark = "\xE2\x96\x81";
 }  // namespace
 
 void MergeTable::Reserve(size_t merges) {
-  const size_t size = std::bit_ceil(merges * 2 + 2);
+  const size_t size = std::bit_ceil(merges * 4 / 3 + 2);
   slots_.assign(size, Slot{});
   mask_ = size - 1;
   shift_ = 64 - std::countr_zero(size);
@@ -31,7 +31,7 @@ void MergeTable::Reserve(size_t merges) {
 }
 
 void MergeTable::Set(TokenId left, TokenId right, Merge merge) {
-  if ((count_ + 1) * 2 > slots_.size()) {
+  if ((count_ + 1) * 4 > slots_.size() * 3) {
     const std::vector<Slot> old = std::move(slots_);
     Reserve(old.size());
     for (const Slot& slot : old) {
@@ -65,19 +65,23 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions o
   cut_at_marks_ = CanCutAtMarks();
 }
 
-// Vocabularies of text often come without a pre-tokenizer: the whole text is one word. Where no
-// merge joins a mark to another character before it, the text in between merges on its own, and
-// words that are tokens need no merging at all.
-bool BpeModel::CanCutAtMarks() const {
+// Vocabularies of text often come without a pre-tokenizer: the whole text is one word. Few merges,
+// if any, join a mark to another character before it. Behind all characters but those the text
+// merges on its own, and short parts of it are remembered.
+bool BpeModel::CanCutAtMarks() {
   const bool plain = !options_.bytes && !options_.ignore_merges && options_.prefix.empty() &&
                      options_.suffix.empty() && vocabulary_.FindBytes(kMark) >= 0;
   const bool all_bytes = std::find(byte_ids_.begin(), byte_ids_.end(), -1) == byte_ids_.end();
   if (!plain || (options_.byte_fallback && !all_bytes)) return false;
   bool can = true;
   merges_.ForEach([&](TokenId left, TokenId right) {
+    const std::string_view before = vocabulary_.Bytes(left);
     const bool reaches_over =
-        vocabulary_.Bytes(right).starts_with(kMark) && !vocabulary_.Bytes(left).ends_with(kMark);
-    can = can && !reaches_over;
+        vocabulary_.Bytes(right).starts_with(kMark) && !before.empty() && !before.ends_with(kMark);
+    if (!reaches_over) return;
+    joins_mark_[static_cast<uint8_t>(before.back())] = true;
+    // A token that stands for a byte is not spelled as the text that it comes from.
+    can = can && std::find(byte_ids_.begin(), byte_ids_.end(), left) == byte_ids_.end();
   });
   return can;
 }
@@ -85,10 +89,12 @@ bool BpeModel::CanCutAtMarks() const {
 bool BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
   if (!cut_at_marks_) return EncodeCached(word, ids);
   while (!word.empty()) {
-    // Behind the marks that the part starts with, up to the next one.
+    // Behind the marks that the part starts with, up to the next ones that can be cut off.
     size_t end = 0;
-    while (word.substr(end).starts_with(kMark)) end += kMark.size();
-    end = std::min(word.find(kMark, end), word.size());
+    do {
+      while (word.substr(end, kMark.size()) == kMark) end += kMark.size();
+      end = std::min(word.find(kMark, end), word.size());
+    } while (end < word.size() && joins_mark_[static_cast<uint8_t>(word[end - 1])]);
     EncodeCached(word.substr(0, end), ids);
     word.remove_prefix(end);
   }

@@ -92,7 +92,7 @@ class BpeModel final : public Model {
   enum Whole : uint8_t { kUnknown = 0, kYes = 1, kNo = 2 };
 
   bool EncodeWord(std::string_view word, std::vector<TokenId>* ids) const override;
-  bool CanCutAtMarks() const;
+  bool CanCutAtMarks();
   void Symbols(std::string_view word, std::vector<TokenId>* symbols) const;
   void CharSymbols(std::string_view word, std::vector<TokenId>* symbols) const;
   void Merge(std::string_view word, std::vector<TokenId>* ids) const;
@@ -102,8 +102,9 @@ class BpeModel final : public Model {
   const Vocabulary& vocabulary_;
   MergeTable merges_;
   BpeOptions options_;
-  std::array<TokenId, 256> byte_ids_;  // of the single bytes, or of <0x00> to <0xFF>
-  bool cut_at_marks_ = false;          // no merge reaches over the start of a run of U+2581
+  std::array<TokenId, 256> byte_ids_;   // of the single bytes, or of <0x00> to <0xFF>
+  bool cut_at_marks_ = false;           // words can be cut in front of runs of U+2581,
+  std::array<bool, 256> joins_mark_{};  // but not behind these bytes: merges reach over
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;
 };
 

@@ -77,7 +77,7 @@ Status ModelReader::Take(JsonCursor* json) {
     if (!json->Skip(&raw)) break;
     if (large != nullptr) {
       *large = before;
-      if (key == "vocab") vocab_bytes_ = raw.size();
+      (key == "vocab" ? vocab_bytes_ : merges_bytes_) = raw.size();
       continue;
     }
     if (!ParseTree(raw, &options_[key])) {
@@ -216,7 +216,7 @@ Status ModelReader::ReadMerge(JsonCursor* json, size_t index, TokenId* left, Tok
 
 Status ModelReader::ReadMerges(JsonCursor json, size_t prefix_size) {
   if (json.Peek() != '[') return Invalid("model.merges must be an array");
-  merges_.Reserve(vocabulary_->count());
+  merges_.Reserve(std::max(vocabulary_->count(), GuessCount(merges_bytes_)));
   json.EnterArray();
   uint32_t rank = 0;
   for (size_t index = 0; json.NextElement(); ++index) {
@@ -242,7 +242,15 @@ TokenId ModelReader::FindJoined(TokenId left, TokenId right, size_t prefix_size)
     const std::string_view tail = vocabulary_->Bytes(right);
     scratch_.assign(vocabulary_->Bytes(left));
     scratch_.append(tail.substr(std::min(prefix_size, tail.size())));
-    return vocabulary_->FindBytes(scratch_);
+    // Mostly the tokens come in the order of their merges, of which a token may have several.
+    for (const TokenId id : {last_joined_, last_joined_ + 1}) {
+      const bool same = vocabulary_->Contains(id) && vocabulary_->IsIndexed(id) &&
+                        vocabulary_->Bytes(id) == scratch_;
+      if (same) return last_joined_ = id;
+    }
+    const TokenId found = vocabulary_->FindBytes(scratch_);
+    if (found >= 0) last_joined_ = found;
+    return found;
   }
   return vocabulary_->FindSpelling(vocabulary_->Spelling(left) + vocabulary_->Spelling(right));
 }

@@ -50,9 +50,11 @@ class ModelReader {
   std::optional<JsonCursor> vocab_;
   std::optional<JsonCursor> merges_text_;
   size_t vocab_bytes_ = 0;
+  size_t merges_bytes_ = 0;
   Vocabulary* vocabulary_ = nullptr;
   MergeTable merges_;
   std::string scratch_;
+  TokenId last_joined_ = -1;
 };
 
 }  // namespace slipstream::text

@@ -49,7 +49,10 @@ WordCache::Key::Key(std::string_view word) {
 }
 
 bool WordCache::Find(const Key& key, std::vector<TokenId>* ids) const {
-  const Entry& entry = EntryOf(key);
+  return FindIn(EntryOf(key), key, ids) || FindIn(SecondEntryOf(key), key, ids);
+}
+
+bool WordCache::FindIn(const Entry& entry, const Key& key, std::vector<TokenId>* ids) {
   const uint32_t version = entry.version.load(std::memory_order_acquire);
   // Acquiring loads: none of them may move behind the second look at the version.
   const uint32_t sizes = entry.sizes.load(std::memory_order_acquire);
@@ -75,7 +78,12 @@ bool WordCache::Find(const Key& key, std::vector<TokenId>* ids) const {
 
 void WordCache::Put(const Key& key, std::span<const TokenId> ids) {
   if (ids.size() > kMaxIds) return;
-  Entry& entry = EntryOf(key);
+  // The entry that has changed less often: an empty one, or by and by each of them in turn.
+  Entry& first = EntryOf(key);
+  Entry& second = SecondEntryOf(key);
+  const bool to_first = first.version.load(std::memory_order_relaxed) <=
+                        second.version.load(std::memory_order_relaxed);
+  Entry& entry = to_first ? first : second;
   uint32_t version = entry.version.load(std::memory_order_relaxed);
   const bool mine = (version & 1) == 0 && entry.version.compare_exchange_strong(
                                               version, version + 1, std::memory_order_acquire);

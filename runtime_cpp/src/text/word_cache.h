@@ -12,7 +12,7 @@
 
 namespace slipstream::text {
 
-/// A table of short words with few ids. Fixed in size (1 MiB): a new word takes the place of
+/// A table of short words with few ids. Fixed in size (2 MiB): a new word takes the place of
 /// another one. Thread-safe without locks: a reader that meets a writer misses, a writer that meets
 /// another one gives up. What is found is what was put, so that results do not depend on what is in
 /// the table.
@@ -39,11 +39,14 @@ class WordCache {
 
   /// Appends the ids of the word to `ids`; false when it is not there. `key` must be usable.
   bool Find(const Key& key, std::vector<TokenId>* ids) const;
-  /// Remembers the ids of the word, unless there are more than kMaxIds. `key` must be usable.
+  /// Remembers the ids of the word, which must be the same each time, unless there are more than
+  /// kMaxIds. `key` must be usable.
   void Put(const Key& key, std::span<const TokenId> ids);
 
  private:
-  static constexpr size_t kEntries = size_t{1} << 14;
+  // Two neighbours may hold a word.
+  static constexpr int kBits = 15;
+  static constexpr size_t kEntries = size_t{1} << kBits;
 
   // A sequence lock: `version` is odd while a writer is at work. Everything is atomic, so that a
   // reader may look meanwhile; it throws away what it saw when the version has changed.
@@ -55,7 +58,9 @@ class WordCache {
   };
   static_assert(sizeof(Entry) == 64);
 
-  Entry& EntryOf(const Key& key) const { return entries_[key.hash_ >> 50]; }
+  Entry& EntryOf(const Key& key) const { return entries_[key.hash_ >> (64 - kBits)]; }
+  Entry& SecondEntryOf(const Key& key) const { return entries_[key.hash_ >> (64 - kBits) ^ 1]; }
+  static bool FindIn(const Entry& entry, const Key& key, std::vector<TokenId>* ids);
   static uint32_t SizesOf(const Key& key, size_t ids) {
     return key.size_ | static_cast<uint32_t>(ids) << 8 |
            static_cast<uint32_t>(key.hash_ & 0xFFFF) << 16;
