@@ -2,17 +2,23 @@
 
 #include <algorithm>
 #include <cassert>
+#include <new>
+#include <utility>
 
 namespace slipstream::kv {
 
-CacheGroup::CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences)
+CacheGroup::CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences,
+                       EventLog* events)
     : number_(number),
       spec_(spec),
       pool_(blocks),
       queue_(blocks),
-      index_(spec.block_tokens, blocks, [this](int32_t block) { OnDrop(block); }),
+      expiring_(blocks),
+      index_(spec.block_tokens, blocks,
+             [this](int32_t block, uint64_t hash) { OnDrop(block, hash); }),
       infos_(blocks),
-      tables_(max_sequences) {}
+      tables_(max_sequences),
+      events_(events) {}
 
 int64_t CacheGroup::Unreserved() const {
   const int64_t kept = window() ? pool_.secured_blocks() : pool_.reserving_references();
@@ -61,6 +67,7 @@ void CacheGroup::Open(int32_t slot, const SequenceTerms& terms, const RadixIndex
   sequence.blocks.resize(BlocksToCover(spec_, hit), -1);
   // Nothing fails from here on.
   sequence.reserve = terms.reserve;
+  sequence.retention = terms.retention;
   sequence.need = terms.reserve ? need : 0;
   need_ += sequence.need;
   const int64_t whole = hit / spec_.block_tokens;
@@ -123,7 +130,7 @@ void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t co
   Sequence& sequence = tables_[slot];
   const int64_t live = std::min<int64_t>(FirstLive(first), sequence.blocks.size());
   for (; sequence.first_live < live; ++sequence.first_live) {
-    Release(sequence.blocks[sequence.first_live], sequence.reserve);
+    Release(sequence, sequence.first_live);
     sequence.blocks[sequence.first_live] = -1;
     --sequence.held;
   }
@@ -134,8 +141,8 @@ void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t co
       const int32_t source = block;
       const int32_t target = TakeFree(sequence.reserve, writer);
       copies->push_back({number_, source, target});
+      Release(sequence, static_cast<int64_t>(b));
       block = target;
-      Release(source, sequence.reserve);
     } else if (pool_.is_cached(block)) {
       index_.DropSubtree(block);
     }
@@ -153,6 +160,8 @@ void CacheGroup::Commit(int32_t slot, const SequenceTerms& terms, std::span<cons
   const int64_t whole = computed / spec_.block_tokens;
   if (whole <= sequence.committed) return;
   const int64_t first = sequence.committed;
+  stored_.clear();
+  if (events_->on()) stored_.reserve(whole - first);
   index_.Store(terms.key, tokens.first(whole * spec_.block_tokens), first,
                std::span(sequence.blocks).first(whole), &kept_);
   sequence.committed = whole;
@@ -161,16 +170,17 @@ void CacheGroup::Commit(int32_t slot, const SequenceTerms& terms, std::span<cons
     const int32_t kept = kept_[b - first];
     if (mine < 0) continue;
     if (kept == mine) {
+      if (events_->on() && !pool_.is_cached(mine)) stored_.push_back(mine);
       pool_.SetCached(mine, true);
       continue;
     }
     // Held by one that reserves, a window block may cost what is not there: keep the double then.
     if (window() && pool_.secured(kept) && Unreserved() < 1) continue;
     Hold(kept, sequence.reserve);
-    const int32_t own = mine;
+    Release(sequence, b);
     mine = kept;
-    Release(own, sequence.reserve);
   }
+  RecordStored(terms.key, stored_);
 }
 
 int64_t CacheGroup::AdoptCost(int32_t slot, const RadixIndex::Found& found, int64_t hit) const {
@@ -199,7 +209,7 @@ void CacheGroup::Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit
     int32_t& block = sequence.blocks[b];
     const int32_t next = b >= live && b < whole ? found.blocks[b] : -1;
     if (block == next) continue;
-    if (block >= 0) Release(block, sequence.reserve);
+    if (block >= 0) Release(sequence, b);
     sequence.held += (next >= 0) - (block >= 0);
     block = next;
   }
@@ -216,19 +226,21 @@ int64_t CacheGroup::ForkCost(int32_t parent, int64_t computed, int64_t need, boo
   return cost;
 }
 
-void CacheGroup::Fork(int32_t parent, int32_t child, int64_t computed, int64_t need, bool reserve) {
+void CacheGroup::Fork(int32_t parent, int32_t child, int64_t computed, int64_t need,
+                      const SequenceTerms& terms) {
   const Sequence& from = tables_[parent];
   Sequence& to = tables_[child];
   assert(to.blocks.empty());
   to.blocks.assign(from.blocks.begin(), from.blocks.begin() + BlocksToCover(spec_, computed));
   // Nothing fails from here on.
-  to.reserve = reserve;
-  to.need = reserve ? need : 0;
+  to.reserve = terms.reserve;
+  to.retention = terms.retention;
+  to.need = terms.reserve ? need : 0;
   need_ += to.need;
   to.first_live = std::min<int64_t>(from.first_live, to.blocks.size());
   to.committed = std::min(from.committed, computed / spec_.block_tokens);
   for (size_t b = to.first_live; b < to.blocks.size(); ++b) {
-    Hold(to.blocks[b], reserve);
+    Hold(to.blocks[b], terms.reserve);
     ++to.held;
   }
   if (window() || computed % spec_.block_tokens == 0) return;
@@ -244,7 +256,9 @@ void CacheGroup::CommitTail(int32_t slot, const SequenceTerms& terms,
   const int32_t block =
       last < static_cast<int64_t>(sequence.blocks.size()) ? sequence.blocks[last] : -1;
   if (block < 0 || pool_.references(block) > 1 || pool_.is_cached(block)) return;
-  if (index_.StorePartial(terms.key, tokens.first(computed), block)) pool_.SetCached(block, true);
+  if (!index_.StorePartial(terms.key, tokens.first(computed), block)) return;
+  pool_.SetCached(block, true);
+  RecordStored(terms.key, {&block, 1});
 }
 
 void CacheGroup::Forget(int32_t slot, uint64_t writer, const RadixIndex::Found& found) noexcept {
@@ -255,8 +269,9 @@ void CacheGroup::Forget(int32_t slot, uint64_t writer, const RadixIndex::Found& 
     const bool held = b < mine.size() && mine[b] == block;
     if (pool_.references(block) > static_cast<int32_t>(held)) continue;
     if (window()) {
+      const uint64_t hash = index_.Hash(block);
       index_.Remove(block);
-      OnDrop(block);
+      OnDrop(block, hash);
     } else {
       index_.DropSubtree(block);
     }
@@ -267,30 +282,42 @@ void CacheGroup::Close(int32_t slot) noexcept {
   Sequence& sequence = tables_[slot];
   // Last block first, so that the next sequence gets them back in the same order.
   for (size_t b = sequence.blocks.size(); b-- > 0;) {
-    if (sequence.blocks[b] >= 0) Release(sequence.blocks[b], sequence.reserve);
+    if (sequence.blocks[b] >= 0) Release(sequence, static_cast<int64_t>(b));
   }
   need_ -= sequence.need;
   sequence = Sequence();
 }
 
 int32_t CacheGroup::TakeFree(bool reserve, uint64_t writer) {
-  if (pool_.free() == 0) Evict(queue_.Least());
+  if (pool_.free() == 0) {
+    Expire();
+    Evict(queue_.Least());
+  }
   const int32_t block = *pool_.Allocate(reserve);
-  infos_[block].writer = writer;
+  infos_[block] = {.writer = writer};
   return block;
 }
 
 void CacheGroup::Hold(int32_t block, bool reserve) {
-  queue_.Remove(block);
+  Dequeue(block);
   pool_.AddReference(block, reserve);
 }
 
-void CacheGroup::Release(int32_t block, bool reserve) {
-  infos_[block].last_use = now_;
-  const bool last = pool_.Release(block, reserve);
-  if (infos_[block].shared_tail) {
+// `index` is the place of the block in the sequence, which goes on naming it.
+void CacheGroup::Release(const Sequence& sequence, int64_t index) {
+  const int32_t block = sequence.blocks[index];
+  BlockInfo& info = infos_[block];
+  info.last_use = now_;
+  const bool last = pool_.Release(block, sequence.reserve);
+  if (info.shared_tail) {
     --debt_;
-    infos_[block].shared_tail = pool_.references(block) > 1;
+    info.shared_tail = pool_.references(block) > 1;
+  }
+  const int64_t first = index * spec_.block_tokens;
+  if (const RetentionRange* range =
+          FindRetention(sequence.retention, first, first + spec_.block_tokens)) {
+    info.priority = range->priority;
+    info.expires = range->duration.count() > 0 ? milliseconds_ + range->duration.count() : 0;
   }
   if (last) QueueIfEvictable(block);
 }
@@ -298,20 +325,70 @@ void CacheGroup::Release(int32_t block, bool reserve) {
 void CacheGroup::QueueIfEvictable(int32_t block) {
   if (!pool_.is_cached(block) || pool_.references(block) > 0) return;
   if (!window() && !index_.IsLeaf(block)) return;
-  queue_.Put(block, {.last_use = infos_[block].last_use, .depth = index_.Depth(block)});
+  BlockInfo& info = infos_[block];
+  if (info.expires > 0 && info.expires <= milliseconds_) {
+    info.priority = kDefaultPriority;
+    info.expires = 0;
+  }
+  queue_.Put(block, {info.priority, info.last_use, index_.Depth(block)});
+  if (info.expires > 0) expiring_.Put(block, {.last_use = static_cast<uint64_t>(info.expires)});
+}
+
+void CacheGroup::Dequeue(int32_t block) {
+  queue_.Remove(block);
+  expiring_.Remove(block);
+}
+
+void CacheGroup::Expire() {
+  for (int32_t block = expiring_.Least(); block >= 0 && infos_[block].expires <= milliseconds_;
+       block = expiring_.Least()) {
+    expiring_.Remove(block);
+    QueueIfEvictable(block);
+  }
 }
 
 void CacheGroup::Evict(int32_t block) {
   assert(block >= 0);
   const int32_t parent = index_.Parent(block);
+  const uint64_t hash = index_.Hash(block);
   index_.Remove(block);
-  OnDrop(block);
+  OnDrop(block, hash);
   if (parent >= 0) QueueIfEvictable(parent);
 }
 
-void CacheGroup::OnDrop(int32_t block) {
-  queue_.Remove(block);
+void CacheGroup::OnDrop(int32_t block, uint64_t hash) {
+  Dequeue(block);
   pool_.SetCached(block, false);
+  RecordRemoved(hash);
+}
+
+void CacheGroup::RecordStored(std::string_view key, std::span<const int32_t> blocks) noexcept {
+  // One event for each run of blocks that follow each other.
+  for (size_t b = 0; b < blocks.size() && events_->on();) {
+    try {
+      KvEvent event{.group = number_, .parent = index_.ParentHash(blocks[b])};
+      event.cache_key = key;
+      do {
+        const std::span<const TokenId> tokens = index_.Tokens(blocks[b]);
+        event.hashes.push_back(index_.Hash(blocks[b]));
+        event.token_ids.insert(event.token_ids.end(), tokens.begin(), tokens.end());
+        ++b;
+      } while (b < blocks.size() && index_.ParentHash(blocks[b]) == event.hashes.back());
+      events_->Record(std::move(event));
+    } catch (const std::bad_alloc&) {
+      events_->Lose();
+      ++b;
+    }
+  }
+}
+
+void CacheGroup::RecordRemoved(uint64_t hash) noexcept {
+  if (!events_->on()) return;
+  try {
+    events_->Record({.kind = KvEvent::Kind::kRemoved, .group = number_, .hashes = {hash}});
+  } catch (const std::bad_alloc&) {
+    events_->Lose();
+  }
 }
 
 }  // namespace slipstream::kv

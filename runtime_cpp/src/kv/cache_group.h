@@ -10,7 +10,9 @@
 #include "kv/block_pool.h"
 #include "kv/eviction_queue.h"
 #include "kv/group_spec.h"
+#include "kv/kv_events.h"
 #include "kv/radix_index.h"
+#include "kv/retention.h"
 
 namespace slipstream::kv {
 
@@ -18,10 +20,11 @@ using core::BlockCopy;
 
 /// How a sequence stands to the pool and to the cache.
 struct SequenceTerms {
-  std::string_view key;  ///< Of the cache; must outlive the call only.
-  uint64_t writer = 0;   ///< Names the opened sequence; never reused.
-  bool reserve = false;  ///< All blocks it may ever need are promised.
-  bool stores = false;   ///< What it computes enters the index.
+  std::string_view key;                       ///< Of the cache; must outlive the call only.
+  uint64_t writer = 0;                        ///< Names the opened sequence; never reused.
+  bool reserve = false;                       ///< All blocks it may ever need are promised.
+  bool stores = false;                        ///< What it computes enters the index.
+  std::span<const RetentionRange> retention;  ///< Lives as long as the sequence is open.
 };
 
 /// Accounts, in blocks. A pinned block counts once however many share it. What is promised to the
@@ -38,7 +41,8 @@ struct SequenceTerms {
 /// blocks before it too. Not thread-safe.
 class CacheGroup {
  public:
-  CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences);
+  CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences,
+             EventLog* events);
   CacheGroup(CacheGroup&&) = delete;
 
   const GroupSpec& spec() const { return spec_; }
@@ -84,7 +88,8 @@ class CacheGroup {
   /// Blocks of Unreserved() that a child of `parent` costs, which shares `computed` tokens.
   int64_t ForkCost(int32_t parent, int64_t computed, int64_t need, bool reserve) const;
   /// Throws std::bad_alloc and changes nothing then.
-  void Fork(int32_t parent, int32_t child, int64_t computed, int64_t need, bool reserve);
+  void Fork(int32_t parent, int32_t child, int64_t computed, int64_t need,
+            const SequenceTerms& terms);
 
   /// Stores the incomplete last block of the first `computed` tokens, if the sequence alone holds
   /// it. Throws std::bad_alloc and changes nothing then.
@@ -98,7 +103,11 @@ class CacheGroup {
   /// Takes everything under the keys that begin with `prefix` out of the index.
   void DropKeys(std::string_view prefix) noexcept { index_.DropKeys(prefix); }
   /// The clock of "least recently used": everything released between two ticks is of one age.
-  void Tick() { ++now_; }
+  /// `milliseconds` is the time of a steady clock.
+  void Tick(int64_t milliseconds) {
+    ++now_;
+    milliseconds_ = milliseconds;
+  }
 
  private:
   struct Sequence {
@@ -108,10 +117,13 @@ class CacheGroup {
     int64_t need = 0;       // promised; 0 when it does not reserve
     int64_t committed = 0;  // leading blocks that the index was given
     bool reserve = false;
+    std::span<const RetentionRange> retention;
   };
   struct BlockInfo {
     uint64_t writer = 0;
     uint64_t last_use = 0;
+    int32_t priority = kDefaultPriority;
+    int64_t expires = 0;       // milliseconds, when the priority ends; 0: never
     bool shared_tail = false;  // forked sequences will each go on writing it
   };
 
@@ -122,15 +134,20 @@ class CacheGroup {
   int32_t FoundBlock(const RadixIndex::Found& found, int64_t index) const;
   int32_t TakeFree(bool reserve, uint64_t writer);
   void Hold(int32_t block, bool reserve);
-  void Release(int32_t block, bool reserve);
+  void Release(const Sequence& sequence, int64_t index);
+  void Dequeue(int32_t block);
+  void Expire();
+  void RecordStored(std::string_view key, std::span<const int32_t> blocks) noexcept;
+  void RecordRemoved(uint64_t hash) noexcept;
   void Evict(int32_t block);
-  void OnDrop(int32_t block);
+  void OnDrop(int32_t block, uint64_t hash);
   void QueueIfEvictable(int32_t block);
 
   const int32_t number_;
   const GroupSpec spec_;
   BlockPool pool_;
   EvictionQueue queue_;
+  EvictionQueue expiring_;  // of queue_, those whose priority ends; the first to end first
   RadixIndex index_;
   std::vector<BlockInfo> infos_;  // by block
   std::vector<Sequence> tables_;  // by slot
@@ -138,6 +155,9 @@ class CacheGroup {
   int64_t need_ = 0;              // sum over reserving sequences
   int64_t debt_ = 0;
   uint64_t now_ = 0;
+  int64_t milliseconds_ = 0;
+  EventLog* const events_;
+  std::vector<int32_t> stored_;  // scratch of Commit
 };
 
 }  // namespace slipstream::kv

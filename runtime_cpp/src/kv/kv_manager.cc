@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cassert>
+#include <chrono>
 #include <new>
 #include <numeric>
 #include <string>
@@ -28,14 +29,15 @@ KvManager::KvManager(std::vector<GroupSpec> groups, std::span<const int64_t> blo
                      int32_t max_sequences, int32_t max_chunk, const KvOptions& options)
     : max_chunk_(max_chunk),
       options_(options),
+      events_(options.max_events),
       unit_(CommonUnit(groups)),
       registry_(max_sequences, unit_),
       sequences_(max_sequences),
       found_(groups.size()) {
   assert(groups.size() == blocks.size());
   for (size_t g = 0; g < groups.size(); ++g) {
-    groups_.push_back(
-        std::make_unique<CacheGroup>(static_cast<int32_t>(g), groups[g], blocks[g], max_sequences));
+    groups_.push_back(std::make_unique<CacheGroup>(static_cast<int32_t>(g), groups[g], blocks[g],
+                                                   max_sequences, &events_));
   }
 }
 
@@ -56,7 +58,8 @@ std::vector<int64_t> KvManager::Unreserved() const {
 
 SequenceTerms KvManager::Terms(int32_t slot) const {
   const Sequence& sequence = sequences_[slot];
-  return {registry_.key(slot), sequence.writer, sequence.reserve, sequence.stores};
+  return {registry_.key(slot), sequence.writer, sequence.reserve, sequence.stores,
+          sequence.retention};
 }
 
 int64_t KvManager::LongestHit(int64_t most) const {
@@ -80,9 +83,10 @@ Result<int64_t> KvManager::Open(int32_t slot, const OpenRequest& request) {
   const std::vector<int64_t> need = Need(request.total_tokens);
   const bool reads = options_.enable_cache && request.read_cache;
   const bool stores = options_.enable_cache && request.write_cache;
-  for (const auto& group : groups_) group->Tick();
+  Tick();
+  std::vector<RetentionRange> retention = request.retention;
   int64_t hit = reads ? Match(request.cache_key, request.tokens) : 0;
-  const SequenceTerms terms{request.cache_key, ++writers_, request.reserve, stores};
+  const SequenceTerms terms{request.cache_key, ++writers_, request.reserve, stores, retention};
   Status status = TryOpen(slot, terms, need, hit);
   if (status.code() == StatusCode::kResourceExhausted && hit % unit_ != 0) {
     // Without the block that the copy takes.
@@ -95,7 +99,8 @@ Result<int64_t> KvManager::Open(int32_t slot, const OpenRequest& request) {
     status = TryOpen(slot, terms, need, hit);
   }
   if (!status.ok()) return status;
-  sequences_[slot] = {terms.writer, request.reserve, reads, stores};
+  // Moving keeps the address that the groups have of it.
+  sequences_[slot] = {terms.writer, request.reserve, reads, stores, std::move(retention)};
   try {
     registry_.Open(slot, request.cache_key,
                    options_.enable_cache ? request.tokens : std::span<const TokenId>(), hit,
@@ -140,10 +145,8 @@ Status KvManager::Extend(int32_t slot, int64_t first, int64_t count) {
                                              ". Please report this.");
   }
   for (const auto& group : groups_) group->ReserveExtend(slot, first, count, &copies_);
-  for (const auto& group : groups_) {
-    group->Tick();
-    group->Extend(slot, sequence.writer, first, count, &copies_);
-  }
+  Tick();
+  for (const auto& group : groups_) group->Extend(slot, sequence.writer, first, count, &copies_);
   return Status::Ok();
 }
 
@@ -206,9 +209,10 @@ Status KvManager::Fork(int32_t parent, int32_t child, int64_t total_tokens, bool
   sequences_[child] = sequences_[parent];
   sequences_[child].writer = ++writers_;
   sequences_[child].reserve = reserve;
+  const SequenceTerms terms = Terms(child);
   try {
     for (size_t g = 0; g < groups_.size(); ++g)
-      groups_[g]->Fork(parent, child, computed, need[g], reserve);
+      groups_[g]->Fork(parent, child, computed, need[g], terms);
     // Beyond what is computed, the child goes its own way.
     const std::span<const TokenId> known = registry_.tokens(parent);
     registry_.Open(child, registry_.key(parent),
@@ -246,11 +250,17 @@ void KvManager::Close(int32_t slot, std::span<const TokenId> tokens, int64_t com
 }
 
 void KvManager::CloseBlocks(int32_t slot) noexcept {
-  for (const auto& group : groups_) {
-    group->Tick();
-    group->Close(slot);
-  }
+  Tick();
+  for (const auto& group : groups_) group->Close(slot);
   sequences_[slot] = Sequence();
+}
+
+void KvManager::Tick() {
+  const int64_t now = options_.clock ? options_.clock()
+                                     : std::chrono::duration_cast<std::chrono::milliseconds>(
+                                           std::chrono::steady_clock::now().time_since_epoch())
+                                           .count();
+  for (const auto& group : groups_) group->Tick(now);
 }
 
 void KvManager::DropKey(std::string_view prefix) noexcept {

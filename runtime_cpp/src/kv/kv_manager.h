@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -19,6 +20,9 @@ namespace slipstream::kv {
 
 struct KvOptions {
   bool enable_cache = true;  ///< False: nothing is found, nothing is kept.
+  int64_t max_events = 0;    ///< Events that wait to be taken; 0: none are recorded.
+  /// Milliseconds of a steady clock, for retention; empty: the system's.
+  std::function<int64_t()> clock;
 };
 
 /// How to open a sequence.
@@ -34,6 +38,9 @@ struct OpenRequest {
   bool reserve = true;
   bool read_cache = true;   ///< Begin with what the index has.
   bool write_cache = true;  ///< Keep what is computed in the index.
+  /// What its blocks are worth as cache; the last sequence that says so decides. Blocks that no
+  /// range meets keep what they had.
+  std::vector<RetentionRange> retention;
 };
 
 /// Sequences live in slots 0 <= slot < max_sequences:
@@ -123,6 +130,11 @@ class KvManager {
   /// Blocks that the sequence holds now.
   int64_t Held(int32_t slot, int32_t g) const { return groups_[g]->Held(slot); }
 
+  /// What happened to cached blocks since the last call, oldest first. Beyond max_events the oldest
+  /// are dropped, and counted.
+  std::vector<KvEvent> TakeEvents() { return events_.Take(); }
+  int64_t dropped_events() const { return events_.dropped(); }
+
   // Gauges: total = free + evictable + pinned. Cached blocks are evictable or pinned.
   int64_t total_blocks(int32_t g) const { return groups_[g]->pool().total(); }
   int64_t free_blocks(int32_t g) const { return groups_[g]->pool().free(); }
@@ -141,6 +153,7 @@ class KvManager {
     bool reserve = false;
     bool reads = false;
     bool stores = false;
+    std::vector<RetentionRange> retention;
   };
 
   SequenceTerms Terms(int32_t slot) const;
@@ -149,9 +162,11 @@ class KvManager {
                  int64_t hit);
   void StopStoring(int32_t slot) noexcept;
   void CloseBlocks(int32_t slot) noexcept;
+  void Tick();
 
   const int32_t max_chunk_;
   const KvOptions options_;
+  EventLog events_;
   std::vector<std::unique_ptr<CacheGroup>> groups_;
   int64_t unit_ = 1;  // least common multiple of the groups' block_tokens
   PrefixRegistry registry_;

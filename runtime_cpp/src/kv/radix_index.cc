@@ -5,32 +5,34 @@
 #include <cstring>
 #include <utility>
 
+#include "kv/chain_hash.h"
+
 namespace slipstream::kv {
 namespace {
 
-using Tokens = std::span<const TokenId>;
+using TokenSpan = std::span<const TokenId>;
 
-size_t CommonPrefix(Tokens a, Tokens b) {
+size_t CommonPrefix(TokenSpan a, TokenSpan b) {
   const size_t most = std::min(a.size(), b.size());
   return static_cast<size_t>(std::mismatch(a.begin(), a.begin() + most, b.begin()).first -
                              a.begin());
 }
 
-bool Equal(Tokens a, Tokens b) {
+bool Equal(TokenSpan a, TokenSpan b) {
   return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size_bytes()) == 0;
 }
 
-bool StartsWith(Tokens tokens, Tokens prefix) {
+bool StartsWith(TokenSpan tokens, TokenSpan prefix) {
   return tokens.size() >= prefix.size() && Equal(tokens.first(prefix.size()), prefix);
 }
 
-Tokens FirstBlock(Tokens tokens, size_t block_tokens) {
+TokenSpan FirstBlock(TokenSpan tokens, size_t block_tokens) {
   return tokens.first(std::min(tokens.size(), block_tokens));
 }
 
 }  // namespace
 
-RadixIndex::RadixIndex(int32_t block_tokens, int64_t blocks, std::function<void(int32_t)> on_drop)
+RadixIndex::RadixIndex(int32_t block_tokens, int64_t blocks, DropListener on_drop)
     : block_tokens_(block_tokens), on_drop_(std::move(on_drop)), places_(blocks) {}
 
 RadixIndex::~RadixIndex() {
@@ -50,10 +52,10 @@ RadixIndex::~RadixIndex() {
   }
 }
 
-size_t RadixIndex::LowerBound(const Node& node, Tokens block) const {
-  const auto less = [this](const Child& child, Tokens query) {
+size_t RadixIndex::LowerBound(const Node& node, TokenSpan block) const {
+  const auto less = [this](const Child& child, TokenSpan query) {
     if (child.first != query.front()) return child.first < query.front();
-    const Tokens tokens = FirstBlock(child.node->tokens, block_tokens_);
+    const TokenSpan tokens = FirstBlock(child.node->tokens, block_tokens_);
     return std::lexicographical_compare(tokens.begin(), tokens.end(), query.begin(), query.end());
   };
   return static_cast<size_t>(
@@ -61,24 +63,24 @@ size_t RadixIndex::LowerBound(const Node& node, Tokens block) const {
       node.children.begin());
 }
 
-size_t RadixIndex::EqualBlocks(const Node& node, Tokens tokens) const {
+size_t RadixIndex::EqualBlocks(const Node& node, TokenSpan tokens) const {
   const size_t most = std::min(tokens.size(), node.tokens.size()) / block_tokens_;
-  if (Equal(tokens.first(most * block_tokens_), Tokens(node.tokens).first(most * block_tokens_)))
+  if (Equal(tokens.first(most * block_tokens_), TokenSpan(node.tokens).first(most * block_tokens_)))
     return most;
   return CommonPrefix(tokens, node.tokens) / block_tokens_;
 }
 
-RadixIndex::Node* RadixIndex::FindChild(const Node& node, Tokens rest) const {
+RadixIndex::Node* RadixIndex::FindChild(const Node& node, TokenSpan rest) const {
   if (rest.size() < static_cast<size_t>(block_tokens_)) return nullptr;
-  const Tokens block = rest.first(block_tokens_);
+  const TokenSpan block = rest.first(block_tokens_);
   const size_t at = LowerBound(node, block);
   if (at == node.children.size()) return nullptr;
   Node* child = node.children[at].node.get();
   return StartsWith(child->tokens, block) ? child : nullptr;
 }
 
-void RadixIndex::FindTail(const Node& node, Tokens rest, Found* found) const {
-  const Tokens query = FirstBlock(rest, block_tokens_);
+void RadixIndex::FindTail(const Node& node, TokenSpan rest, Found* found) const {
+  const TokenSpan query = FirstBlock(rest, block_tokens_);
   if (query.empty()) return;
   // Sorted, so that the children that agree longest stand next to the query; farther ones agree
   // less, and are looked at only where a nearer one has lost its block.
@@ -97,21 +99,21 @@ void RadixIndex::FindTail(const Node& node, Tokens rest, Found* found) const {
   }
 }
 
-void RadixIndex::Find(std::string_view key, Tokens tokens, Found* found) const {
+void RadixIndex::Find(std::string_view key, TokenSpan tokens, Found* found) const {
   found->blocks.clear();
   found->tail_block = -1;
   found->tail_tokens = 0;
   const auto root = roots_.find(key);
   if (root == roots_.end()) return;
   const Node* node = root->second.get();
-  Tokens rest = tokens;
+  TokenSpan rest = tokens;
   while (const Node* child = FindChild(*node, rest)) {
     const size_t equal = EqualBlocks(*child, rest);
     found->blocks.insert(found->blocks.end(), child->blocks.begin(), child->blocks.begin() + equal);
     rest = rest.subspan(equal * block_tokens_);
     if (equal < child->blocks.size()) {
       const size_t common =
-          CommonPrefix(rest, Tokens(child->tokens).subspan(equal * block_tokens_));
+          CommonPrefix(rest, TokenSpan(child->tokens).subspan(equal * block_tokens_));
       if (common > 0 && child->blocks[equal] >= 0) {
         found->tail_block = child->blocks[equal];
         found->tail_tokens = static_cast<int32_t>(common);
@@ -137,6 +139,7 @@ RadixIndex::Node* RadixIndex::Split(Node* node, size_t blocks) {
   const auto cut = static_cast<int64_t>(blocks);
   upper->tokens.assign(node->tokens.begin(), node->tokens.begin() + cut * block_tokens_);
   upper->blocks.assign(node->blocks.begin(), node->blocks.begin() + cut);
+  upper->hashes.assign(node->hashes.begin(), node->hashes.begin() + cut);
   upper->children.resize(1);
   // Nothing fails from here on.
   ++nodes_;
@@ -146,6 +149,7 @@ RadixIndex::Node* RadixIndex::Split(Node* node, size_t blocks) {
   assert(link.node.get() == node);
   node->tokens.erase(node->tokens.begin(), node->tokens.begin() + cut * block_tokens_);
   node->blocks.erase(node->blocks.begin(), node->blocks.begin() + cut);
+  node->hashes.erase(node->hashes.begin(), node->hashes.begin() + cut);
   node->depth += static_cast<int32_t>(blocks);
   node->parent = upper.get();
   upper->live_children = node->blocks.front() >= 0;
@@ -159,10 +163,23 @@ RadixIndex::Node* RadixIndex::Split(Node* node, size_t blocks) {
   return link.node.get();
 }
 
-RadixIndex::Node* RadixIndex::AddChild(Node* node, Tokens tokens) {
+void RadixIndex::NameBlocks(uint64_t parent, TokenSpan tokens, std::span<uint64_t> hashes) const {
+  for (size_t b = 0; b < hashes.size(); ++b) {
+    parent = ChainHash(parent, FirstBlock(tokens.subspan(b * block_tokens_), block_tokens_));
+    hashes[b] = parent;
+  }
+}
+
+uint64_t RadixIndex::LastHash(const Node& node) const {
+  return node.parent == nullptr ? KeyHash(*node.key) : node.hashes.back();
+}
+
+RadixIndex::Node* RadixIndex::AddChild(Node* node, TokenSpan tokens) {
   auto child = std::make_unique<Node>();
   child->tokens.assign(tokens.begin(), tokens.end());
   child->blocks.assign((tokens.size() + block_tokens_ - 1) / block_tokens_, -1);
+  child->hashes.resize(child->blocks.size());
+  NameBlocks(LastHash(*node), tokens, child->hashes);
   child->parent = node;
   child->depth = node->depth + static_cast<int32_t>(node->blocks.size());
   const size_t at = LowerBound(*node, FirstBlock(tokens, block_tokens_));
@@ -172,18 +189,22 @@ RadixIndex::Node* RadixIndex::AddChild(Node* node, Tokens tokens) {
   return added->node.get();
 }
 
-RadixIndex::Node* RadixIndex::Append(Node* node, Tokens tokens) {
+RadixIndex::Node* RadixIndex::Append(Node* node, TokenSpan tokens) {
   DropCoveredPartial(node, tokens.first(block_tokens_));
   if (node->parent == nullptr || !node->children.empty()) return AddChild(node, tokens);
   // A path that grows stays one node.
   const size_t blocks = node->blocks.size() + tokens.size() / block_tokens_;
-  node->blocks.reserve(std::max(blocks, std::min(2 * node->blocks.size(), blocks + 64)));
+  const size_t before = node->blocks.size();
+  if (node->blocks.capacity() < blocks) node->blocks.reserve(std::max(blocks, 2 * before));
+  if (node->hashes.capacity() < blocks) node->hashes.reserve(node->blocks.capacity());
   node->tokens.insert(node->tokens.end(), tokens.begin(), tokens.end());
   node->blocks.resize(blocks, -1);
+  node->hashes.resize(blocks);
+  NameBlocks(node->hashes[before - 1], tokens, std::span(node->hashes).subspan(before));
   return node;
 }
 
-void RadixIndex::DropCoveredPartial(Node* node, Tokens block) {
+void RadixIndex::DropCoveredPartial(Node* node, TokenSpan block) {
   // No sibling is a prefix of another, so an incomplete block that `block` covers is the one before
   // it in order.
   const size_t at = LowerBound(*node, block);
@@ -191,12 +212,13 @@ void RadixIndex::DropCoveredPartial(Node* node, Tokens block) {
   Node* before = node->children[at - 1].node.get();
   if (!IsPartial(*before) || !StartsWith(block, before->tokens)) return;
   const int32_t dropped = before->blocks.front();
+  const uint64_t hash = before->hashes.front();
   SetBlock(before, 0, -1);
   Unlink(before);
-  on_drop_(dropped);
+  on_drop_(dropped, hash);
 }
 
-void RadixIndex::Store(std::string_view key, Tokens tokens, size_t first,
+void RadixIndex::Store(std::string_view key, TokenSpan tokens, size_t first,
                        std::span<const int32_t> blocks, std::vector<int32_t>* kept) {
   assert(tokens.size() == blocks.size() * block_tokens_ && first <= blocks.size());
   kept->assign(blocks.size() - first, -1);
@@ -205,7 +227,7 @@ void RadixIndex::Store(std::string_view key, Tokens tokens, size_t first,
   size_t index = 0;  // the place of the last block, in `node`
   try {
     for (size_t done = 0; done < blocks.size();) {
-      const Tokens rest = tokens.subspan(done * block_tokens_);
+      const TokenSpan rest = tokens.subspan(done * block_tokens_);
       Node* child = FindChild(*node, rest);
       if (child == nullptr) {
         const size_t before = node->blocks.size();
@@ -239,9 +261,9 @@ void RadixIndex::Store(std::string_view key, Tokens tokens, size_t first,
   Trim(end);  // where no block was given, the path leads to nothing
 }
 
-bool RadixIndex::StorePartial(std::string_view key, Tokens tokens, int32_t block) {
+bool RadixIndex::StorePartial(std::string_view key, TokenSpan tokens, int32_t block) {
   const size_t whole = tokens.size() / block_tokens_;
-  const Tokens tail = tokens.subspan(whole * block_tokens_);
+  const TokenSpan tail = tokens.subspan(whole * block_tokens_);
   assert(!tail.empty());
   Node* node = MakeRoot(key);
   bool stored = false;
@@ -257,7 +279,7 @@ bool RadixIndex::StorePartial(std::string_view key, Tokens tokens, int32_t block
       node = child;
       if (equal == child->blocks.size()) continue;
       covered =
-          done < whole || StartsWith(Tokens(child->tokens).subspan(equal * block_tokens_), tail);
+          done < whole || StartsWith(TokenSpan(child->tokens).subspan(equal * block_tokens_), tail);
       if (!covered) node = Split(child, equal);
     }
     if (done == whole && !covered) {
@@ -301,6 +323,21 @@ int32_t RadixIndex::Depth(int32_t block) const {
   return places_[block].node->depth + places_[block].index;
 }
 
+uint64_t RadixIndex::Hash(int32_t block) const {
+  return places_[block].node->hashes[places_[block].index];
+}
+
+uint64_t RadixIndex::ParentHash(int32_t block) const {
+  const auto [node, index] = places_[block];
+  return index > 0 ? node->hashes[index - 1] : LastHash(*node->parent);
+}
+
+TokenSpan RadixIndex::Tokens(int32_t block) const {
+  const auto [node, index] = places_[block];
+  return FirstBlock(TokenSpan(node->tokens).subspan(static_cast<size_t>(index) * block_tokens_),
+                    block_tokens_);
+}
+
 void RadixIndex::Remove(int32_t block) {
   const auto [node, index] = places_[block];
   SetBlock(node, index, -1);
@@ -311,6 +348,7 @@ void RadixIndex::Trim(Node* node) {
   while (node->children.empty()) {
     while (node->blocks.size() > 1 && node->blocks.back() < 0) {
       node->blocks.pop_back();
+      node->hashes.pop_back();
       node->tokens.resize(node->blocks.size() * block_tokens_);
     }
     if (!node->blocks.empty() && node->blocks.front() >= 0) return;
@@ -348,7 +386,7 @@ void RadixIndex::DropBelow(Node* top, size_t index) {
       const int32_t block = node->blocks[i];
       if (block < 0) continue;
       SetBlock(node, static_cast<int32_t>(i), -1);
-      on_drop_(block);
+      on_drop_(block, node->hashes[i]);
     }
     if (last) {
       Trim(node);

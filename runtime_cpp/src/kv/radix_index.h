@@ -39,9 +39,12 @@ class RadixIndex {
     }
   };
 
+  /// Hears of a block that leaves the index, and of its name.
+  using DropListener = std::function<void(int32_t block, uint64_t hash)>;
+
   /// `blocks`: numbers that may be stored are below it. `on_drop` hears of each block that an
   /// operation other than Remove takes out of the index.
-  RadixIndex(int32_t block_tokens, int64_t blocks, std::function<void(int32_t)> on_drop);
+  RadixIndex(int32_t block_tokens, int64_t blocks, DropListener on_drop);
   ~RadixIndex();
   RadixIndex(const RadixIndex&) = delete;
   RadixIndex& operator=(const RadixIndex&) = delete;
@@ -65,6 +68,12 @@ class RadixIndex {
   int32_t Parent(int32_t block) const;
   /// Blocks before it on its path.
   int32_t Depth(int32_t block) const;
+  /// The name of `block`: KeyHash of the key, chained with the tokens of each block through it.
+  uint64_t Hash(int32_t block) const;
+  /// The name of what `block` continues.
+  uint64_t ParentHash(int32_t block) const;
+  /// The tokens of `block`; fewer than block_tokens in an incomplete one. Until the next change.
+  std::span<const TokenId> Tokens(int32_t block) const;
   /// Takes `block` out; its continuations stay.
   void Remove(int32_t block);
   /// Takes `block` and all its continuations out.
@@ -77,6 +86,8 @@ class RadixIndex {
   int64_t nodes() const { return nodes_; }
 
  private:
+  using TokenSpan = std::span<const TokenId>;
+
   struct Node;
   struct Child {
     TokenId first = 0;  // of the node's tokens: most comparisons end here
@@ -88,6 +99,7 @@ class RadixIndex {
     int32_t live_children = 0;  // whose first block is there
     std::vector<TokenId> tokens;
     std::vector<int32_t> blocks;
+    std::vector<uint64_t> hashes;  // ChainHash of each block
     std::vector<Child> children;
     const std::string* key = nullptr;  // of a root
   };
@@ -95,11 +107,11 @@ class RadixIndex {
     Node* node = nullptr;
     int32_t index = 0;
   };
-  struct KeyHash {
+  struct RootHash {
     using is_transparent = void;
     size_t operator()(std::string_view key) const { return std::hash<std::string_view>()(key); }
   };
-  using Roots = std::unordered_map<std::string, std::unique_ptr<Node>, KeyHash, std::equal_to<>>;
+  using Roots = std::unordered_map<std::string, std::unique_ptr<Node>, RootHash, std::equal_to<>>;
 
   Node* MakeRoot(std::string_view key);
   size_t LowerBound(const Node& node, std::span<const TokenId> block) const;
@@ -111,13 +123,15 @@ class RadixIndex {
   Node* Append(Node* node, std::span<const TokenId> tokens);
   Node* AddChild(Node* node, std::span<const TokenId> tokens);
   void DropCoveredPartial(Node* node, std::span<const TokenId> block);
+  void NameBlocks(uint64_t parent, TokenSpan tokens, std::span<uint64_t> hashes) const;
+  uint64_t LastHash(const Node& node) const;
   void SetBlock(Node* node, int32_t index, int32_t block);
   void Trim(Node* node);
   void Unlink(Node* node);
   void DropBelow(Node* node, size_t index);
 
   const int32_t block_tokens_;
-  const std::function<void(int32_t)> on_drop_;
+  const DropListener on_drop_;
   std::vector<Place> places_;  // by block
   Roots roots_;
   int64_t nodes_ = 0;
