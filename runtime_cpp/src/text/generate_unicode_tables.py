@@ -30,7 +30,8 @@ CATEGORIES = [*_LETTERS_TO_NUMBERS.split(), *_PUNCTUATION_TO_OTHERS.split()]
 SPACE, NUMERIC, WORD, RUST_SPACE = 1 << 5, 1 << 6, 1 << 7, 1 << 8
 ENGINE_WORD, PUNCTUATION = 1 << 9, 1 << 10
 # The flags of unicode_normalization.FLAGS follow from bit 11 on, then these, as in unicode.h.
-PROPERTIES = "Han Hiragana Katakana Hangul Latin Cyrillic Alphabetic Lowercase Uppercase".split()
+SCRIPTS = ["Han", "Hiragana", "Katakana", "Hangul", "Latin", "Cyrillic"]
+PROPERTIES = [*SCRIPTS, "Alphabetic", "Lowercase", "Uppercase"]
 PROPERTY = {name: 1 << (23 + index) for index, name in enumerate(PROPERTIES)}
 
 BLOCK_BITS = 7
