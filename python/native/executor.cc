@@ -85,13 +85,17 @@ ExecutorHolder MakeExecutor(const Model& model, uint64_t kv_memory_bytes, int32_
 }
 
 RequestId Submit(const PyExecutor& self, const Request& request,
-                 std::optional<py::function> callable) {
+                 std::optional<py::function> callable, std::optional<py::list> submitted) {
   Executor& executor = self.get();
   ResponseCallback callback;
   if (callable) callback = MakeCallback(*std::move(callable));
   callable.reset();
-  ReleaseGil release;
-  return Unwrap(executor.Submit(request, std::move(callback)));
+  const RequestId id = [&] {
+    ReleaseGil release;
+    return Unwrap(executor.Submit(request, std::move(callback)));
+  }();
+  if (submitted) submitted->append(id);
+  return id;
 }
 
 Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeout_s) {
@@ -195,9 +199,11 @@ void BindExecutor(py::module_& m) {
            "Zero takes the default: a quarter of free memory for the KV pool, the engine's limits "
            "for the others.")
       .def("submit", &Submit, py::arg("request"), py::arg("callback") = py::none(),
+           py::arg("submitted") = py::none(),
            "Checks and queues a request; a bad one is refused here. With a callback, it gets every "
            "Response on the "
-           "executor's thread; without, use next() or collect().")
+           "executor's thread; without, use next() or collect(). The id is also appended to "
+           "`submitted`, before a signal can take it from the caller.")
       .def("next", &Next, py::arg("id"), py::arg("timeout") = py::none(),
            "Waits for news of a request, at most `timeout` seconds (None: until there is some). On "
            "timeout the "

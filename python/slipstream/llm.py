@@ -199,7 +199,7 @@ class LLM:
         try:
             for index, (prompt, each) in enumerate(zip(prompts, params, strict=True)):
                 with _naming(name, index, single):
-                    submitted.append(self._session.submit(prompt, each))
+                    self._session.submit(prompt, each, submitted=submitted)
             responses = self._session.executor.collect(submitted)
         except BaseException:
             self._session.discard(submitted)

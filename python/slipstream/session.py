@@ -197,8 +197,13 @@ class Session:
         prompt: PreparedPrompt,
         params: SamplingParams,
         callback: Callable[[_native.Response], None] | None = None,
+        submitted: list[int] | None = None,
     ) -> int:
-        """Queues a request; raises the SlipstreamError of a bad one."""
+        """Queues a request; raises the SlipstreamError of a bad one.
+
+        Its number is appended to `submitted` as well, which holds it even where Ctrl-C comes
+        between the call and its return.
+        """
         request = _native.Request(
             prompt_token_ids=prompt.token_ids,
             sampling=params.to_native(),
@@ -206,7 +211,7 @@ class Session:
                 prompt.watch(processor) for processor in params.logits_processors or ()
             ],
         )
-        return self.executor.submit(request, callback)
+        return self.executor.submit(request, callback, submitted)
 
     def cancel(self, request: int) -> None:
         """Ends a request if it still runs."""
