@@ -419,6 +419,34 @@ TEST(CpuBackend, RefusesPlansThatDoNotFit) {
             StatusCode::kIncompatible);
   EXPECT_EQ(code([](J& p, M&) { p["steps"][8]["attrs"]["up_row"] = 80; }),
             StatusCode::kCorruptFile);
+  // The first norm as an operator without weights.
+  const auto map = [&](const char* op, J attrs) {
+    return code([&](J& p, M&) {
+      J& step = p["steps"][2];
+      ASSERT_EQ(step["op"], "rms_norm");
+      step["op"] = op;
+      step["weights"] = J::object();
+      step["attrs"] = attrs;
+    });
+  };
+  EXPECT_EQ(map("scale", {{"factor", 2.5}}), StatusCode::kOk);
+  EXPECT_EQ(map("scale", J::object()), StatusCode::kCorruptFile);
+  EXPECT_EQ(map("softcap", {{"cap", 30.0}}), StatusCode::kOk);
+  EXPECT_EQ(map("softcap", {{"cap", 0.0}}), StatusCode::kCorruptFile);
+  EXPECT_EQ(map("softcap", {{"cap", 1e7}}), StatusCode::kCorruptFile);
+  const auto int8 = [&](const char* scales, int64_t more) {
+    return code([&](J&, M& m) {
+      for (engine::KvGroup& group : m.kv_groups) {
+        const auto layers = static_cast<int64_t>(group.layers.size());
+        group.dtype = "int8";
+        group.scale_granularity = scales;
+        group.bytes_per_block = layers * 2 * group.kv_heads * 32 * (group.head_dim + 4) + more;
+      }
+    });
+  };
+  EXPECT_EQ(int8("token_head", 0), StatusCode::kOk);
+  EXPECT_EQ(int8("token_head", 4), StatusCode::kCorruptFile);
+  EXPECT_EQ(int8("none", 0), StatusCode::kIncompatible);
   // A layer with more heads than another one of its cache group, and room for them everywhere.
   const auto more_heads = [](J& p, M&) {
     const auto step_of = [&p](const char* op) -> J& {
