@@ -159,13 +159,23 @@ void BindRequest(py::module_& m) {
                             "A consistent snapshot of an executor's counters and gauges.")
       .def_readonly("steps", &ExecutorStats::steps)
       .def_readonly("prefill_tokens_computed", &ExecutorStats::prefill_tokens_computed)
+      .def_readonly("cached_tokens", &ExecutorStats::cached_tokens)
+      .def_readonly("recomputed_tokens", &ExecutorStats::recomputed_tokens)
       .def_readonly("generated_tokens", &ExecutorStats::generated_tokens)
       .def_readonly("requests_submitted", &ExecutorStats::requests_submitted)
       .def_readonly("requests_finished", &ExecutorStats::requests_finished)
+      .def_readonly("preemptions", &ExecutorStats::preemptions)
+      .def_readonly("blocks_copied", &ExecutorStats::blocks_copied)
+      .def_readonly("schedule_us", &ExecutorStats::schedule_us)
+      .def_readonly("model_us", &ExecutorStats::model_us)
+      .def_readonly("sample_us", &ExecutorStats::sample_us)
+      .def_readonly("deliver_us", &ExecutorStats::deliver_us)
       .def_readonly("running", &ExecutorStats::running)
       .def_readonly("waiting", &ExecutorStats::waiting)
+      .def_readonly("waiting_tokens", &ExecutorStats::waiting_tokens)
       .def_readonly("kv_blocks_total", &ExecutorStats::kv_blocks_total)
-      .def_readonly("kv_blocks_free", &ExecutorStats::kv_blocks_free);
+      .def_readonly("kv_blocks_free", &ExecutorStats::kv_blocks_free)
+      .def_readonly("kv_blocks_cached", &ExecutorStats::kv_blocks_cached);
 }
 
 }  // namespace slipstream::python

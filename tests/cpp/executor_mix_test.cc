@@ -37,8 +37,12 @@ Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
   Request request;
   const int32_t longest = random() % 4 == 0 ? limits.max_seq_len - 1 : 24;
   request.prompt_token_ids.resize(1 + random() % longest);
-  for (TokenId& id : request.prompt_token_ids)
-    id = static_cast<TokenId>(random() % limits.vocab_size);
+  // Half of them begin alike, so that they share what is cached.
+  const size_t common = random() % 2 ? random() % (request.prompt_token_ids.size() + 1) : 0;
+  for (size_t i = 0; i < request.prompt_token_ids.size(); ++i) {
+    request.prompt_token_ids[i] =
+        static_cast<TokenId>((i < common ? i * 7 : random()) % limits.vocab_size);
+  }
   SamplingParams& sampling = request.sampling;
   sampling.max_tokens = static_cast<int32_t>(random() % 10 == 0 ? 1000 : 1 + random() % 24);
   sampling.temperature = random() % 4 == 0 ? 0.0f : 0.2f + static_cast<float>(random() % 20) / 10;
@@ -53,6 +57,12 @@ Request DrawRequest(std::mt19937& random, const EngineLimits& limits) {
   if (random() % 6 == 0) sampling.prompt_logprobs = static_cast<int32_t>(random() % 4);
   sampling.return_logits = random() % 8 == 0;
   if (random() % 3 == 0) DrawProcessing(random, limits.vocab_size, &request);
+  request.priority = static_cast<int32_t>(random() % 3) - 1;
+  if (random() % 4 == 0) request.ttft_target = std::chrono::milliseconds(1 + random() % 20);
+  if (random() % 4 == 0) request.tpot_target = std::chrono::milliseconds(1 + random() % 5);
+  if (random() % 4 == 0) request.cache_salt = "tenant";
+  request.read_cache = random() % 8 != 0;
+  request.write_cache = random() % 8 != 0;
   return request;
 }
 
@@ -74,7 +84,7 @@ void ExpectSame(const Response& got, const Response& want, const Request& reques
   ASSERT_EQ(got.stop_token, want.stop_token);
 }
 
-void RunMix(uint32_t seed, bool backend_samples) {
+void RunMix(uint32_t seed, bool backend_samples, ExecutorStats* sum = nullptr) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   Fixture fixture;
@@ -87,6 +97,10 @@ void RunMix(uint32_t seed, bool backend_samples) {
       1 + static_cast<int32_t>(random() % fixture.limits.max_batch_size);
   fixture.fake.max_num_tokens = fixture.config.max_num_tokens;
   fixture.fake.max_batch_size = fixture.config.max_batch_size;
+  if (random() % 2) fixture.config.capacity = CapacityPolicy::kMaxUtilization;
+  if (random() % 2) fixture.config.chunking = ChunkingPolicy::kEqualProgress;
+  fixture.config.prefix_cache = random() % 4 != 0;
+  fixture.config.ageing = std::chrono::milliseconds(random() % 3);
   // From a pool that barely holds the longest request to one that never binds.
   const int64_t per_sequence = (96 / fixture.fake.block_tokens + 3) * 96;
   fixture.config.kv_memory_bytes = per_sequence * (2 + random() % 8);
@@ -156,15 +170,26 @@ void RunMix(uint32_t seed, bool backend_samples) {
   const ExecutorStats stats = executor->Stats();
   EXPECT_EQ(stats.running, 0);
   EXPECT_EQ(stats.waiting, 0);
-  EXPECT_EQ(stats.kv_blocks_free, stats.kv_blocks_total);
+  EXPECT_EQ(stats.kv_blocks_free + stats.kv_blocks_cached, stats.kv_blocks_total);
   EXPECT_EQ(stats.requests_finished, stats.requests_submitted);
   EXPECT_EQ(stats.steps, fixture.watch->steps);
   EXPECT_LE(fixture.watch->most_rows, fixture.config.max_num_tokens);
   EXPECT_LE(fixture.watch->most_sequences, fixture.config.max_batch_size);
+  if (sum == nullptr) return;
+  sum->cached_tokens += stats.cached_tokens;
+  sum->blocks_copied += stats.blocks_copied;
+  sum->preemptions += stats.preemptions;
+  sum->recomputed_tokens += stats.recomputed_tokens;
 }
 
 TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAlone) {
-  for (uint32_t seed = 1; seed <= 25; ++seed) RunMix(seed, false);
+  ExecutorStats sum;
+  for (uint32_t seed = 1; seed <= 25; ++seed) RunMix(seed, false, &sum);
+  // The draws reach what they are to test.
+  EXPECT_GT(sum.cached_tokens, 1000);
+  EXPECT_GT(sum.blocks_copied, 20);
+  EXPECT_GT(sum.preemptions, 20);
+  EXPECT_GT(sum.recomputed_tokens, 20);
 }
 
 TEST(ExecutorMixTest, BackendThatSamplesGivesTheSame) {
@@ -248,7 +273,7 @@ TEST(ExecutorMixTest, ShutdownInTheMiddleEndsEverybody) {
       ExpectSame(Collect(*executor, id), Alone(fixture, request), request, true);
     }
     const ExecutorStats stats = executor->Stats();
-    EXPECT_EQ(stats.kv_blocks_free, stats.kv_blocks_total);
+    EXPECT_EQ(stats.kv_blocks_free + stats.kv_blocks_cached, stats.kv_blocks_total);
     EXPECT_EQ(stats.requests_finished, 30);
   }
 }

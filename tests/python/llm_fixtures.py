@@ -50,7 +50,8 @@ def build_tiny_engine(folder: Path) -> str:
 def assert_idle(llm: LLM | AsyncLLM) -> None:
     def busy() -> bool:
         stats = llm.stats()
-        return bool(stats.running or stats.waiting or stats.kv_blocks_free != stats.kv_blocks_total)
+        held = stats.kv_blocks_total - stats.kv_blocks_free - stats.kv_blocks_cached
+        return bool(stats.running or stats.waiting or held)
 
     wait_until(lambda: not busy())
 

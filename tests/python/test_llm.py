@@ -44,7 +44,10 @@ def test_the_shape_of_an_output(idle: LLM) -> None:
     (output,) = idle.generate("the inner", SamplingParams(max_tokens=5, seed=3, logprobs=0))
     assert output.prompt == "the inner"
     assert output.prompt_token_ids == idle.tokenizer.encode("the inner")
-    assert output.finished and output.num_cached_tokens == 0
+    assert output.finished and output.num_cached_tokens < len(output.prompt_token_ids)
+    (again,) = idle.generate("the inner", SamplingParams(max_tokens=5, seed=3, logprobs=0))
+    assert again.num_cached_tokens == len(output.prompt_token_ids) - 1
+    assert facts(again) == facts(output)
     completion = output.outputs[0]
     assert completion.index == 0 and completion.seed == 3
     assert completion.finished() and completion.finish_reason in ("length", "stop")

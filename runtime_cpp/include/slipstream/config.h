@@ -2,6 +2,7 @@
 // the rest.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <string>
 
@@ -23,6 +24,23 @@ struct RuntimeConfig {
   CpuPath cpu_path = CpuPath::kAuto;
 };
 
+/// Who may start while others run.
+enum class CapacityPolicy : uint8_t {
+  /// A request starts when the KV blocks of its longest possible life can be promised to it: what
+  /// runs is never preempted.
+  kGuaranteedNoEvict = 0,
+  /// A request starts when its prompt fits: more run at once. When blocks run out, or a request of
+  /// higher priority waits, the last in rank is preempted: it gives its blocks to the cache, waits
+  /// again and goes on with identical tokens.
+  kMaxUtilization = 1,
+};
+
+/// How the token budget of a step goes to the prompts that are not computed yet.
+enum class ChunkingPolicy : uint8_t {
+  kFirstCome = 0,      ///< The first in rank is filled before the next.
+  kEqualProgress = 1,  ///< All advance by the same number of tokens.
+};
+
 struct ExecutorConfig {
   /// Size of the KV pool; 0: a quarter of the machine's available memory, at most what the limits
   /// can use.
@@ -33,6 +51,20 @@ struct ExecutorConfig {
   int32_t max_batch_size = 0;
   /// Submit is refused (kResourceExhausted) beyond this many waiting requests.
   int32_t max_queued_requests = 4096;
+  /// And beyond this many prompt tokens of waiting requests; 0: no such limit.
+  int64_t max_queued_tokens = 0;
+  /// And beyond this many bytes that waiting requests hold (prompt ids, stop strings, biases);
+  /// 0: no such limit.
+  int64_t max_queued_bytes = 0;
+
+  CapacityPolicy capacity = CapacityPolicy::kGuaranteedNoEvict;
+  ChunkingPolicy chunking = ChunkingPolicy::kFirstCome;
+  /// A waiting request rises by one priority each time it has waited this long; 0: never.
+  std::chrono::milliseconds ageing{10000};
+  /// Keep the KV of finished requests and of common prefixes for later requests.
+  bool prefix_cache = true;
+  /// Steps that Executor::Iterations remembers; 0: none.
+  int32_t iteration_history = 1024;
 };
 
 }  // namespace slipstream

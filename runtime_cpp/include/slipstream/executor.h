@@ -4,6 +4,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <vector>
 
 #include "slipstream/config.h"
 #include "slipstream/engine.h"
@@ -59,7 +60,26 @@ class SLIPSTREAM_API Executor {
   /// kCancelled. kNotFound when it is unknown or already finished.
   virtual Status Cancel(RequestId id) = 0;
 
+  /// Submits all of them at once: no step begins between the first and the last. Each is accepted
+  /// or refused on its own, as by Submit; results are in the order of the requests.
+  virtual std::vector<Result<RequestId>> SubmitMany(std::vector<Request> requests,
+                                                    ResponseCallback callback = {}) = 0;
+
+  /// No step begins until Resume; requests keep their KV and their place, may be submitted and
+  /// cancelled, and their time limits go on. Returns when the step in flight has ended (at once
+  /// when called from a callback).
+  virtual void Pause() = 0;
+  virtual void Resume() = 0;
+
+  /// Refuses new requests (kUnavailable) from now on and waits until all others are finished. False
+  /// when the timeout came first; then call it again, or Shutdown. False at once in a callback.
+  virtual bool Drain(std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
+
   virtual ExecutorStats Stats() const = 0;
+
+  /// The latest steps, oldest first: at most ExecutorConfig::iteration_history, only those whose
+  /// number is above `after_step`.
+  virtual std::vector<Iteration> Iterations(int64_t after_step = 0) const = 0;
 
   /// Refuses new requests, cancels the others, waits for the loop to end. Idempotent.
   virtual void Shutdown() = 0;

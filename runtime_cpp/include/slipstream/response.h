@@ -17,9 +17,10 @@ enum class FinishReason : uint8_t {
   kLength = 2,     ///< max_tokens, or the engine's max_seq_len.
   kCancelled = 3,  ///< Executor::Cancel or Shutdown; the tokens so far are valid.
   kError = 4,      ///< See Response::status; other requests go on.
+  kTimeLimit = 5,  ///< Request::time_limit; the tokens so far are valid.
 };
 
-/// "stop", "length", "cancelled", "error" or "" (for kNone).
+/// "stop", "length", "cancelled", "error", "time_limit" or "" (for kNone).
 SLIPSTREAM_API const char* FinishReasonName(FinishReason reason);
 
 /// A token and the natural logarithm of its probability.
@@ -53,12 +54,16 @@ struct Response {
   /// SamplingParams::return_logits.
   std::vector<float> logits;
   FinishReason finish_reason = FinishReason::kNone;
-  Status status;              ///< Not ok exactly when finish_reason is kError.
-  std::string stop_string;    ///< The stop string that ended the request, if one did.
-  TokenId stop_token = -1;    ///< The id that ended the request, if one did.
-  int32_t prompt_tokens = 0;  ///< Length of the prompt in tokens.
-  int32_t cached_tokens = 0;  ///< Prompt tokens whose KV was reused instead of computed.
-  uint64_t seed = 0;          ///< The seed in use, given or fresh.
+  Status status;               ///< Not ok exactly when finish_reason is kError.
+  std::string stop_string;     ///< The stop string that ended the request, if one did.
+  TokenId stop_token = -1;     ///< The id that ended the request, if one did.
+  int32_t prompt_tokens = 0;   ///< Length of the prompt in tokens.
+  int32_t cached_tokens = 0;   ///< Prompt tokens whose KV was reused instead of computed.
+  int32_t preemptions = 0;     ///< Times that it went back to the queue.
+  int64_t queued_us = 0;       ///< From Submit to its first step.
+  int64_t first_token_us = 0;  ///< From Submit to its first token (TTFT).
+  int64_t total_us = 0;        ///< From Submit to this response.
+  uint64_t seed = 0;           ///< The seed in use, given or fresh.
 
   bool finished() const { return finish_reason != FinishReason::kNone; }
   /// Appends the next news: afterwards this is what one response in place of both would hold.

@@ -114,6 +114,8 @@ class Backend {
   /// Waits for the step and gives its logits (kind kSample and kLogits, in order) or hidden rows
   /// (kHidden).
   virtual Result<RowsView> Read(StepHandle step, OutputKind kind) = 0;
+  /// Waits until the step is computed. Nothing to wait for where Submit computes.
+  virtual Status Wait(StepHandle) { return Status::Ok(); }
   virtual void Release(StepHandle step) = 0;
 
   // Whole KV blocks, in the layout of this backend. Not while a step is in flight, that is between

@@ -32,6 +32,41 @@ Result<uint64_t> FreshSeed() {
   }
 }
 
+Status NoMemoryToQueue() {
+  return core::ResourceExhausted("No memory is left to queue the request. Submit again later.");
+}
+
+// What a waiting request holds in memory, apart from constants: the prompt and the lists of its
+// settings.
+int64_t HeldBytes(const Request& request, int64_t prompt_tokens) {
+  const SamplingParams& sampling = request.sampling;
+  size_t ids = static_cast<size_t>(prompt_tokens) + sampling.stop_token_ids.size() +
+               sampling.allowed_token_ids.size();
+  for (const std::vector<TokenId>& word : sampling.bad_words_ids) ids += word.size();
+  size_t bytes = request.cache_salt.size() + ids * sizeof(TokenId) +
+                 sampling.logit_bias.size() * sizeof(sampling.logit_bias.begin()->first) * 2;
+  for (const std::string& stop : sampling.stop) bytes += stop.size();
+  return static_cast<int64_t>(bytes);
+}
+
+Placement PlaceOf(const Request& request) {
+  const auto microseconds = [](std::chrono::milliseconds time) {
+    return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
+  };
+  Placement place;
+  place.submitted_us = NowUs();
+  place.rank.priority = request.priority;
+  if (request.ttft_target.count() > 0)
+    place.rank.deadline_us = place.submitted_us + microseconds(request.ttft_target);
+  if (request.time_limit.count() > 0)
+    place.limit_us = place.submitted_us + microseconds(request.time_limit);
+  place.tpot_us = microseconds(request.tpot_target);
+  place.cache_key = request.cache_salt;
+  place.read_cache = request.read_cache;
+  place.write_cache = request.write_cache;
+  return place;
+}
+
 class ExecutorImpl : public Executor {
  public:
   ExecutorImpl(ModelFacts facts, std::shared_ptr<const void> keep_alive)
@@ -45,9 +80,17 @@ class ExecutorImpl : public Executor {
   }
 
   Result<RequestId> Submit(Request request, ResponseCallback callback) override;
+  std::vector<Result<RequestId>> SubmitMany(std::vector<Request> requests,
+                                            ResponseCallback callback) override;
   Result<Response> Next(RequestId id, std::chrono::milliseconds timeout) override;
   Status Cancel(RequestId id) override;
+  void Pause() override { loop_->Pause(); }
+  void Resume() override { loop_->Resume(); }
+  bool Drain(std::chrono::milliseconds timeout) override { return loop_->Drain(timeout); }
   ExecutorStats Stats() const override { return loop_->Stats(); }
+  std::vector<Iteration> Iterations(int64_t after_step) const override {
+    return loop_->Iterations(after_step);
+  }
   void Shutdown() override {
     if (loop_) loop_->Stop();
   }
@@ -55,6 +98,8 @@ class ExecutorImpl : public Executor {
  private:
   Result<std::vector<TokenId>> PromptIds(Request& request) const;
   Result<std::unique_ptr<RequestState>> MakeState(Request request, ResponseCallback callback) const;
+  /// A request with its id and, where there is no callback, its mailbox.
+  Result<std::unique_ptr<RequestState>> Prepare(Request request, ResponseCallback callback);
   Status AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& mailbox);
   void Forget(RequestId id);
 
@@ -83,6 +128,7 @@ Result<std::vector<TokenId>> ExecutorImpl::PromptIds(Request& request) const {
 
 Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
                                                               ResponseCallback callback) const {
+  Placement place = PlaceOf(request);  // its time begins before it is tokenized
   if (Status status =
           ValidateRequest(request, facts_.limits.vocab_size, facts_.tokenizer.has_value());
       !status.ok()) {
@@ -99,20 +145,22 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
   const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
   const int64_t max_tokens = request.sampling.max_tokens;
   const int64_t max_seq_len = facts_.limits.max_seq_len;
-  std::vector<int64_t> need =
+  const std::vector<int64_t> need =
       loop_->BlocksNeeded(std::min(prompt_tokens + max_tokens, max_seq_len));
   if (Status status = sched::CheckFits({prompt_tokens, max_tokens, max_seq_len, need,
                                         loop_->total_blocks(), loop_->block_tokens()});
       !status.ok()) {
     return status;
   }
+  const int64_t held_bytes = HeldBytes(request, prompt_tokens);
   const Result<uint64_t> seed =
       request.sampling.seed ? Result<uint64_t>(*request.sampling.seed) : FreshSeed();
   if (!seed.ok()) return seed.status();
   auto state =
       std::make_unique<RequestState>(facts_, std::move(request.sampling), *std::move(prompt), *seed,
                                      std::move(callback), std::move(request.logits_processors));
-  state->blocks_needed = std::move(need);
+  state->place = std::move(place);
+  state->place.held_bytes = held_bytes;
   return state;
 }
 
@@ -133,28 +181,71 @@ void ExecutorImpl::Forget(RequestId id) {
   mailboxes_.erase(id);
 }
 
+Result<std::unique_ptr<RequestState>> ExecutorImpl::Prepare(Request request,
+                                                            ResponseCallback callback) {
+  Result<std::unique_ptr<RequestState>> state = MakeState(std::move(request), std::move(callback));
+  if (!state.ok()) return state;
+  RequestState& made = **state;
+  made.id = next_id_++;
+  made.place.rank.arrival = made.id;
+  if (made.callback) return state;
+  made.mailbox = std::make_shared<Mailbox>();
+  if (Status status = AddMailbox(made.id, made.mailbox); !status.ok()) return status;
+  return state;
+}
+
 Result<RequestId> ExecutorImpl::Submit(Request request, ResponseCallback callback) {
   RequestId listed = 0;  // no id: they begin at 1
   try {
     if (Status status = loop_->Accepting(); !status.ok()) return status;
-    Result<std::unique_ptr<RequestState>> state =
-        MakeState(std::move(request), std::move(callback));
+    Result<std::unique_ptr<RequestState>> state = Prepare(std::move(request), std::move(callback));
     if (!state.ok()) return state.status();
-    const RequestId id = next_id_++;
-    if (!(*state)->callback) {
-      (*state)->mailbox = std::make_shared<Mailbox>();
-      if (Status status = AddMailbox(id, (*state)->mailbox); !status.ok()) return status;
-      listed = id;
-    }
-    if (Status status = loop_->Enqueue(id, *std::move(state)); !status.ok()) {
+    const RequestId id = listed = (*state)->id;
+    Requests one;
+    one.push_back(*std::move(state));
+    if (Status status = std::move(loop_->Enqueue(std::move(one)).front()); !status.ok()) {
       Forget(listed);
       return status;
     }
     return id;
   } catch (const std::bad_alloc&) {
     Forget(listed);
-    return core::ResourceExhausted("No memory is left to queue the request. Submit again later.");
+    return NoMemoryToQueue();
   }
+}
+
+std::vector<Result<RequestId>> ExecutorImpl::SubmitMany(std::vector<Request> requests,
+                                                        ResponseCallback callback) {
+  std::vector<Result<RequestId>> results;
+  std::vector<size_t> queued;  // indices of the results of those that are handed to the loop
+  try {
+    // Each result is that of a lack of memory until it is known better.
+    results.assign(requests.size(), NoMemoryToQueue());
+    queued.reserve(requests.size());
+    const Status accepting = loop_->Accepting();
+    Requests states;
+    for (size_t i = 0; i < requests.size(); ++i) {
+      Result<std::unique_ptr<RequestState>> state =
+          accepting.ok() ? Prepare(std::move(requests[i]), callback)
+                         : Result<std::unique_ptr<RequestState>>(accepting);
+      results[i] = state.ok() ? Result<RequestId>((*state)->id) : state.status();
+      if (!state.ok()) continue;
+      queued.push_back(i);
+      states.push_back(*std::move(state));
+    }
+    std::vector<Status> statuses = loop_->Enqueue(std::move(states));
+    for (size_t q = 0; q < queued.size(); ++q) {
+      if (statuses[q].ok()) continue;
+      Forget(*results[queued[q]]);
+      results[queued[q]] = std::move(statuses[q]);
+    }
+  } catch (const std::bad_alloc&) {
+    for (const size_t i : queued) {
+      Forget(*results[i]);
+      results[i] = NoMemoryToQueue();
+    }
+  }
+  return results;
 }
 
 Result<Response> ExecutorImpl::Next(RequestId id, std::chrono::milliseconds timeout) {
@@ -227,11 +318,17 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
 
     auto kv = std::make_unique<kv::KvManager>(std::move(groups), *blocks, limits->max_batch_size,
                                               limits->max_num_tokens,
-                                              kv::KvOptions{.enable_cache = false});
+                                              kv::KvOptions{.enable_cache = config.prefix_cache});
+    const LoopConfig loop_config{
+        .limits = {limits->max_num_tokens, limits->max_batch_size},
+        .batch = {config.capacity, config.chunking},
+        .queue = {config.max_queued_requests, config.max_queued_tokens, config.max_queued_bytes},
+        .ageing_us = std::chrono::microseconds(config.ageing).count(),
+        .iteration_history = config.iteration_history,
+        .vocab_size = limits->vocab_size};
     auto loop = std::make_unique<EngineLoop>(
-        std::move(parts.backend), std::move(kv),
-        sched::Limits{limits->max_num_tokens, limits->max_batch_size}, config.max_queued_requests,
-        limits->vocab_size, parts.math ? *parts.math : core::ScalarRowMath(),
+        std::move(parts.backend), std::move(kv), loop_config,
+        parts.math ? *parts.math : core::ScalarRowMath(),
         parts.turn ? std::move(parts.turn) : std::make_shared<StepTurn>());
     auto executor =
         std::make_unique<ExecutorImpl>(std::move(parts.facts), std::move(parts.keep_alive));

@@ -4,14 +4,12 @@
 #include <exception>
 #include <new>
 #include <string>
-#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/fp_env.h"
 #include "core/resource_exhausted.h"
-#include "sched/admission.h"
-#include "sched/step_planner.h"
+#include "executor/delivery.h"
 
 namespace slipstream::executor {
 namespace {
@@ -29,14 +27,14 @@ Status FromException(const std::exception& error) noexcept {
       "max_num_tokens.");
 }
 
-Status CallbackThrew(RequestId id, std::string_view reason) noexcept {
-  try {
-    return Status(StatusCode::kInvalidArgument,
-                  "The response callback of request " + std::to_string(id) +
-                      " threw: " + std::string(reason) + ". Catch exceptions inside the callback.");
-  } catch (const std::bad_alloc&) {
-    return core::ResourceExhausted("Out of memory.");
-  }
+Status ShutDown() {
+  return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
+}
+
+Status Draining() {
+  return Status(StatusCode::kUnavailable,
+                "The executor is draining: it finishes what it has and takes nothing new. Send the "
+                "request to another executor.");
 }
 
 // Gives a step back however its sampling ends: memory may run out there.
@@ -46,46 +44,24 @@ struct StepRelease {
   ~StepRelease() { backend.Release(step); }
 };
 
-// Tells the news. False when that failed and thereby ended a request that was still going.
-bool Tell(RequestState* request) noexcept {
-  const bool last = request->finished();
-  Response news = request->TakeNews();
-  Status failure;
-  if (!request->callback) {
-    if (request->mailbox->Post(std::move(news))) return true;
-    failure = core::ResourceExhausted("No memory is left for the answer.");
-  } else {
-    try {
-      request->callback(news);
-      return true;
-    } catch (const std::exception& error) {
-      failure = CallbackThrew(request->id, error.what());
-    } catch (...) {
-      failure = CallbackThrew(request->id, "something that is no std::exception");
-    }
-  }
-  if (last) return true;  // nothing follows a last response
-  request->Finish(FinishReason::kError, std::move(failure));
-  return false;
-}
-
 }  // namespace
 
 EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
-                       const sched::Limits& limits, int32_t max_queued, int32_t vocab_size,
-                       const core::RowMath& math, std::shared_ptr<StepTurn> turn)
-    : backend_(std::move(backend)),
-      kv_(std::move(kv)),
-      limits_(limits),
-      max_queued_(max_queued),
+                       const LoopConfig& config, const core::RowMath& math,
+                       std::shared_ptr<StepTurn> turn)
+    : config_(config),
+      backend_(std::move(backend)),
       turn_(std::move(turn)),
-      sampler_(vocab_size, math) {
-  for (int32_t g = 0; g < kv_->num_groups(); ++g) {
-    total_blocks_.push_back(kv_->total_blocks(g));
-    block_tokens_.push_back(kv_->group(g).block_tokens);
+      log_(config.iteration_history),
+      batcher_(std::move(kv), config.limits, config.batch),
+      sampler_(config.vocab_size, math),
+      queue_(config.queue, config.ageing_us) {
+  const kv::KvManager& blocks = batcher_.kv();
+  for (int32_t g = 0; g < blocks.num_groups(); ++g) {
+    total_blocks_.push_back(blocks.total_blocks(g));
+    block_tokens_.push_back(blocks.group(g).block_tokens);
   }
-  for (int32_t slot = limits_.max_batch_size - 1; slot >= 0; --slot) free_slots_.push_back(slot);
-  stats_.kv_blocks_total = kv_->total_blocks();
+  stats_.kv_blocks_total = blocks.total_blocks();
   UpdateGaugesLocked();
 }
 
@@ -94,6 +70,7 @@ EngineLoop::~EngineLoop() { Stop(); }
 Status EngineLoop::Start() {
   try {
     std::lock_guard<std::mutex> guard(join_mutex_);
+    working_ = true;  // until its thread sleeps for the first time
     thread_ = std::thread([this] {
       thread_id_ = std::this_thread::get_id();
       Run();
@@ -108,32 +85,33 @@ Status EngineLoop::Start() {
 
 Status EngineLoop::Accepting() const {
   std::lock_guard<std::mutex> guard(mutex_);
-  if (stopping_)
-    return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
-  return Status::Ok();
+  if (stopping_) return ShutDown();
+  return draining_ ? Draining() : Status::Ok();
 }
 
-Status EngineLoop::Enqueue(RequestId id, std::unique_ptr<RequestState> request) {
-  Requests one;
-  one.push_back(std::move(request));
+std::vector<Status> EngineLoop::Enqueue(Requests requests) {
+  std::vector<Status> statuses;
+  statuses.reserve(requests.size());
   {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (stopping_)
-      return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
-    if (static_cast<int64_t>(waiting_.size()) >= max_queued_) {
-      return Status(StatusCode::kResourceExhausted,
-                    "The queue is full: " + std::to_string(waiting_.size()) +
-                        " requests wait, max_queued_requests is " + std::to_string(max_queued_) +
-                        ". Submit again later or raise max_queued_requests.");
+    const int64_t now_us = NowUs();
+    while (!requests.empty()) {
+      RequestState& request = *requests.front();
+      Status status = stopping_ ? ShutDown() : draining_ ? Draining() : queue_.Admits(request);
+      if (status.ok()) {
+        live_.insert(request.id);
+        next_limit_us_ = std::min(next_limit_us_, request.place.limit_us);
+        queue_.Insert(&requests, requests.begin(), now_us);
+        ++stats_.requests_submitted;
+      } else {
+        requests.pop_front();
+      }
+      statuses.push_back(std::move(status));
     }
-    one.front()->id = id;
-    live_.insert(id);
-    waiting_.splice(waiting_.end(), one);
-    ++stats_.requests_submitted;
-    stats_.waiting = static_cast<int32_t>(waiting_.size());
+    UpdateQueueGaugesLocked();
   }
   wake_.notify_one();
-  return Status::Ok();
+  return statuses;
 }
 
 Status EngineLoop::Cancel(RequestId id) {
@@ -154,14 +132,40 @@ ExecutorStats EngineLoop::Stats() const {
   return stats_;
 }
 
+void EngineLoop::Pause() {
+  std::unique_lock<std::mutex> lock(mutex_);
+  paused_ = true;
+  if (OnOwnThread()) return;
+  quiet_.wait(lock, [this] { return !working_ || !paused_ || stopping_; });
+}
+
+void EngineLoop::Resume() {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    paused_ = false;
+  }
+  wake_.notify_one();
+  quiet_.notify_all();
+}
+
+bool EngineLoop::Drain(std::chrono::milliseconds timeout) {
+  // Some standard libraries overflow on a wait that ends beyond their clock.
+  timeout = std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
+                                                  std::chrono::hours(24 * 3650));
+  std::unique_lock<std::mutex> lock(mutex_);
+  draining_ = true;
+  if (OnOwnThread()) return live_.empty();
+  return quiet_.wait_for(lock, timeout, [this] { return live_.empty() && !working_; });
+}
+
 void EngineLoop::Stop() {
   {
     std::lock_guard<std::mutex> guard(mutex_);
     stopping_ = true;
   }
   wake_.notify_one();
-  if (std::this_thread::get_id() == thread_id_.load())
-    return;  // a callback: joining would wait for ourselves
+  quiet_.notify_all();
+  if (OnOwnThread()) return;  // a callback: joining would wait for ourselves
   std::lock_guard<std::mutex> guard(join_mutex_);
   if (thread_.joinable()) thread_.join();
 }
@@ -174,132 +178,197 @@ void EngineLoop::Run() noexcept {
       Admit();
       RunStep();
     } catch (const std::exception& error) {
+      Requeue();
       FailRunning(error);
     }
     Deliver();
   }
   Deliver();
+  std::lock_guard<std::mutex> guard(mutex_);
+  working_ = false;
+  quiet_.notify_all();
 }
 
 void EngineLoop::FailRunning(const std::exception& error) noexcept {
-  for (const auto& request : running_) request->Finish(FinishReason::kError, FromException(error));
-  if (!running_.empty()) return;
+  Requests& running = batcher_.running();
+  for (const auto& request : running) request->Finish(FinishReason::kError, FromException(error));
+  if (!running.empty()) return;
   std::lock_guard<std::mutex> guard(mutex_);
-  if (waiting_.empty()) return;
-  waiting_.front()->Finish(FinishReason::kError, FromException(error));
-  ended_.splice(ended_.end(), waiting_, waiting_.begin());
+  if (queue_.empty()) return;
+  (*queue_.begin())->Finish(FinishReason::kError, FromException(error));
+  queue_.Take(queue_.begin(), &ended_);
+}
+
+bool EngineLoop::HasWorkLocked() const {
+  if (stopping_ || !cancelled_.empty()) return true;
+  if (!paused_ && (!queue_.empty() || !batcher_.running().empty())) return true;
+  return NowUs() >= next_limit_us_;
 }
 
 bool EngineLoop::WaitForWork() noexcept {
   std::unique_lock<std::mutex> lock(mutex_);
-  wake_.wait(lock, [this] {
-    return stopping_ || !cancelled_.empty() || !waiting_.empty() || !running_.empty();
-  });
-  if (!stopping_ && cancelled_.empty()) return true;
-  const auto ends = [this](const auto& request) {
-    return stopping_ || cancelled_.contains(request->id);
-  };
-  for (const auto& request : running_) {
-    if (ends(request)) request->Finish(FinishReason::kCancelled);
+  while (!HasWorkLocked()) {
+    working_ = false;
+    quiet_.notify_all();
+    if (next_limit_us_ == sched::kNoDeadline) {
+      wake_.wait(lock);
+    } else {
+      wake_.wait_for(lock, std::chrono::microseconds(next_limit_us_ - NowUs()));
+    }
   }
-  for (auto next = waiting_.begin(); next != waiting_.end();) {
+  working_ = true;
+  const int64_t now_us = NowUs();
+  if (stopping_ || !cancelled_.empty() || now_us >= next_limit_us_) EndLocked(now_us);
+  return !stopping_;
+}
+
+// Ends what was cancelled or ran out of time.
+void EngineLoop::EndLocked(int64_t now_us) noexcept {
+  next_limit_us_ = sched::kNoDeadline;
+  const auto reason = [&](const RequestState& request) {
+    if (stopping_ || cancelled_.contains(request.id)) return FinishReason::kCancelled;
+    if (now_us >= request.place.limit_us) return FinishReason::kTimeLimit;
+    next_limit_us_ = std::min(next_limit_us_, request.place.limit_us);
+    return FinishReason::kNone;
+  };
+  for (const auto& request : batcher_.running()) {
+    const FinishReason end = reason(*request);
+    if (end != FinishReason::kNone) request->Finish(end);
+  }
+  for (auto next = queue_.begin(); next != queue_.end();) {
     const auto request = next++;
-    if (!ends(*request)) continue;
-    (*request)->Finish(FinishReason::kCancelled);
-    ended_.splice(ended_.end(), waiting_, request);
+    const FinishReason end = reason(**request);
+    if (end == FinishReason::kNone) continue;
+    (*request)->Finish(end);
+    queue_.Take(request, &ended_);
   }
   cancelled_.clear();
-  return !stopping_;
 }
 
 void EngineLoop::Admit() {
   std::lock_guard<std::mutex> guard(mutex_);
-  const int32_t running = static_cast<int32_t>(running_.size());
-  // No more than the free places can be admitted: look no further into a long queue.
-  const size_t places = static_cast<size_t>(std::max(0, sched::MaxRunning(limits_) - running));
-  std::vector<sched::WaitingRequest> queue;
-  for (auto request = waiting_.begin(); request != waiting_.end() && queue.size() < places;
-       ++request)
-    queue.push_back({(*request)->blocks_needed});
-  const int32_t admitted = sched::CountAdmissible(queue, running, limits_, kv_->Unreserved());
-  for (int32_t i = 0; i < admitted; ++i) {
-    const int32_t slot = free_slots_.back();
-    RequestState* request = waiting_.front().get();
-    if (Status status = kv_->Open(slot, {.tokens = request->tokens(),
-                                         .total_tokens = request->total_limit(),
-                                         .read_cache = !request->scores_prompt()})
-                            .status();
-        !status.ok()) {
-      request->Finish(FinishReason::kError, std::move(status));
-      ended_.splice(ended_.end(), waiting_, waiting_.begin());
-      continue;
-    }
-    free_slots_.pop_back();
-    request->slot = slot;
-    running_.splice(running_.end(), waiting_, waiting_.begin());
-  }
+  if (!paused_) batcher_.Admit(&queue_, NowUs());
   UpdateGaugesLocked();
 }
 
-void EngineLoop::RunStep() {
-  std::vector<sched::RunningSequence> snapshot;
-  std::vector<RequestState*> requests;
-  snapshot.reserve(running_.size());
-  requests.reserve(running_.size());
-  for (const auto& request : running_) {
-    snapshot.push_back({request->pending(), request->decoding(), request->scores_prompt()});
-    requests.push_back(request.get());
-  }
-  std::vector<StepEntry> entries;
-  for (const sched::ScheduledSequence& scheduled : sched::PlanStep(snapshot, limits_)) {
-    RequestState* request = requests[scheduled.index];
-    if (Status status = kv_->Extend(request->slot, request->computed(), scheduled.rows);
-        !status.ok()) {
-      request->Finish(FinishReason::kError, std::move(status));
-      continue;
-    }
-    entries.push_back({request, scheduled.rows, scheduled.samples});
-  }
-  if (entries.empty()) return;
+void EngineLoop::Requeue() noexcept {
+  Requests& preempted = batcher_.preempted();
+  if (preempted.empty()) return;
+  std::lock_guard<std::mutex> guard(mutex_);
+  while (!preempted.empty()) queue_.Insert(&preempted, preempted.begin(), NowUs());
+}
 
-  int64_t prefill = 0, generated = 0;
-  for (const StepEntry& entry : entries) {
-    if (!entry.request->decoding()) prefill += entry.rows;
-    generated -= static_cast<int64_t>(entry.request->tokens().size());
+void EngineLoop::RunStep() {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    if (paused_) return;  // woken for a cancellation
   }
+  iteration_.start_us = NowUs();
+  const int64_t preempted_before = batcher_.counters().preemptions;
+  std::vector<StepEntry> entries = batcher_.Plan(iteration_.start_us, cost_.Get());
+  Requeue();
+  if (entries.empty()) return;
+  int64_t generated = 0;
+  for (const StepEntry& entry : entries)
+    generated -= static_cast<int64_t>(entry.request->tokens().size());
+  DescribeStep(entries);
   Status status;
   try {
     status = ExecuteStep(entries);
   } catch (const std::exception& error) {
     status = FromException(error);
   }
+  const int64_t now_us = NowUs();
   for (const StepEntry& entry : entries) {
-    generated += static_cast<int64_t>(entry.request->tokens().size());
-    if (!status.ok()) entry.request->Finish(FinishReason::kError, status);
+    RequestState* request = entry.request;
+    generated += static_cast<int64_t>(request->tokens().size());
+    if (!status.ok()) {
+      request->Finish(FinishReason::kError, status);
+    } else if (entry.samples) {
+      request->place.last_token_us = now_us;
+      if (request->place.first_token_us == 0) request->place.first_token_us = now_us;
+    }
   }
-  std::lock_guard<std::mutex> guard(mutex_);
-  ++stats_.steps;
-  if (status.ok()) stats_.prefill_tokens_computed += prefill;
-  stats_.generated_tokens += generated;
-  UpdateGaugesLocked();
+  iteration_.preempted = static_cast<int32_t>(batcher_.counters().preemptions - preempted_before);
+  CountStep(generated, status.ok());
 }
 
 Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
-  BuildStep(entries, *kv_, &batch_);
+  BuildStep(entries, batcher_.kv(), &batch_);
+  const std::vector<core::BlockCopy> copies = batcher_.kv().TakeCopies();
   // Other executors of the same Runtime wait here for their turn.
   const std::lock_guard<StepTurn> turn(*turn_);
+  const int64_t submitted_us = NowUs();
+  iteration_.schedule_us = submitted_us - iteration_.start_us;
+  if (!copies.empty()) {
+    blocks_copied_ += static_cast<int64_t>(copies.size());
+    if (Status status = backend_->CopyBlocks(copies); !status.ok()) return status;
+  }
   const Result<exec::StepHandle> step = backend_->Submit(batch_);
   if (!step.ok()) return step.status();
   const StepRelease release{*backend_, *step};
-  for (const StepEntry& entry : entries) entry.request->AdvanceComputed(entry.rows);
-  return sampler_.Sample(*backend_, *step, entries);
+  Status status = backend_->Wait(*step);
+  int64_t computed_us = NowUs();
+  iteration_.model_us = computed_us - submitted_us;
+  if (!status.ok()) return status;
+  cost_.Observe(batch_.rows(), iteration_.model_us);
+  batcher_.Advance(entries);
+  iteration_.schedule_us += NowUs() - computed_us;
+  computed_us = NowUs();
+  if (!batch_.outputs.empty()) status = sampler_.Sample(*backend_, *step, entries);
+  iteration_.sample_us = NowUs() - computed_us;
+  return status;
+}
+
+// What the step is to do, before it changes the requests.
+void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
+  iteration_.prefill_rows = iteration_.decode_rows = 0;
+  iteration_.entries.clear();
+  recomputed_ = 0;
+  for (const StepEntry& entry : entries) {
+    const RequestState& request = *entry.request;
+    const bool prefill = !request.decoding();
+    (prefill ? iteration_.prefill_rows : iteration_.decode_rows) += entry.rows;
+    const int32_t before = request.place.computed_before;
+    if (prefill) recomputed_ += std::clamp(before - request.computed(), 0, entry.rows);
+    if (!log_.enabled()) continue;
+    iteration_.entries.push_back({.id = request.id,
+                                  .first_position = request.computed(),
+                                  .rows = entry.rows,
+                                  .prefill = prefill,
+                                  .sampled = entry.samples});
+  }
+  iteration_.kv_blocks_free = batcher_.kv().free_blocks();
+  iteration_.kv_blocks_cached = batcher_.kv().evictable_blocks();
+}
+
+void EngineLoop::CountStep(int64_t generated, bool computed) {
+  {
+    std::lock_guard<std::mutex> guard(mutex_);
+    ++stats_.steps;
+    if (computed) {
+      stats_.prefill_tokens_computed += iteration_.prefill_rows;
+      stats_.recomputed_tokens += recomputed_;
+    }
+    stats_.generated_tokens += generated;
+    stats_.schedule_us += iteration_.schedule_us;
+    stats_.model_us += iteration_.model_us;
+    stats_.sample_us += iteration_.sample_us;
+    UpdateGaugesLocked();
+    iteration_.step = stats_.steps;
+    iteration_.waiting = stats_.waiting;
+  }
+  iteration_.start_us -= created_us_;
+  if (log_.enabled()) log_.Add(&iteration_);
 }
 
 void EngineLoop::Deliver() noexcept {
+  const int64_t begin_us = NowUs();
+  Requests& running = batcher_.running();
   for (bool again = true; again;) {
-    for (auto next = running_.begin(); next != running_.end();) {
+    for (auto next = running.begin(); next != running.end();) {
       const auto request = next++;
-      if ((*request)->finished()) ended_.splice(ended_.end(), running_, request);
+      if ((*request)->finished()) ended_.splice(ended_.end(), running, request);
     }
     Retire();
     Requests told;
@@ -307,20 +376,17 @@ void EngineLoop::Deliver() noexcept {
     for (const auto& request : told) Tell(request.get());
     again = false;
     // A callback that throws finishes its request: once more around, to free it and tell its end.
-    for (const auto& request : running_) {
+    for (const auto& request : running) {
       if (request->has_news() && !Tell(request.get())) again = true;
     }
   }
+  deliver_us_ += NowUs() - begin_us;
 }
 
 void EngineLoop::Retire() noexcept {
   std::lock_guard<std::mutex> guard(mutex_);
   for (const auto& request : ended_) {
-    if (request->slot >= 0) {
-      kv_->Close(request->slot, request->tokens(), request->computed(), false);
-      free_slots_.push_back(request->slot);
-      request->slot = -1;
-    }
+    batcher_.Release(request.get());
     live_.erase(request->id);
     cancelled_.erase(request->id);
     ++stats_.requests_finished;
@@ -328,10 +394,20 @@ void EngineLoop::Retire() noexcept {
   UpdateGaugesLocked();
 }
 
+void EngineLoop::UpdateQueueGaugesLocked() noexcept {
+  stats_.waiting = static_cast<int32_t>(queue_.size());
+  stats_.waiting_tokens = queue_.tokens();
+}
+
 void EngineLoop::UpdateGaugesLocked() noexcept {
-  stats_.running = static_cast<int32_t>(running_.size());
-  stats_.waiting = static_cast<int32_t>(waiting_.size());
-  stats_.kv_blocks_free = kv_->free_blocks();
+  UpdateQueueGaugesLocked();
+  stats_.running = static_cast<int32_t>(batcher_.running().size());
+  stats_.kv_blocks_free = batcher_.kv().free_blocks();
+  stats_.kv_blocks_cached = batcher_.kv().evictable_blocks();
+  stats_.cached_tokens = batcher_.counters().cached_tokens;
+  stats_.preemptions = batcher_.counters().preemptions;
+  stats_.blocks_copied = blocks_copied_;
+  stats_.deliver_us = deliver_us_;
 }
 
 }  // namespace slipstream::executor

@@ -1,10 +1,10 @@
-// The engine loop: one thread that admits, schedules, runs and samples, step by step.
+// The engine loop: one thread that admits, plans, runs, samples and tells, step by step.
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
-#include <list>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -12,23 +12,32 @@
 #include <vector>
 
 #include "exec/backend.h"
-#include "executor/request_state.h"
+#include "executor/batcher.h"
+#include "executor/iteration_log.h"
+#include "executor/request_queue.h"
 #include "executor/step_builder.h"
+#include "executor/step_cost.h"
 #include "executor/step_sampler.h"
 #include "executor/step_turn.h"
-#include "kv/kv_manager.h"
-#include "sched/snapshot.h"
 #include "slipstream/stats.h"
 
 namespace slipstream::executor {
+
+struct LoopConfig {
+  sched::Limits limits;
+  BatchPolicy batch;
+  QueueLimits queue;
+  int64_t ageing_us = 0;
+  int32_t iteration_history = 0;
+  int32_t vocab_size = 0;
+};
 
 /// Methods are thread-safe. The loop runs from Start until Stop; it sleeps while there is nothing
 /// to do.
 class EngineLoop {
  public:
   EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
-             const sched::Limits& limits, int32_t max_queued, int32_t vocab_size,
-             const core::RowMath& math, std::shared_ptr<StepTurn> turn);
+             const LoopConfig& config, const core::RowMath& math, std::shared_ptr<StepTurn> turn);
   ~EngineLoop();
 
   /// kResourceExhausted when the thread cannot start.
@@ -36,61 +45,84 @@ class EngineLoop {
 
   /// Ok while requests are accepted, else kUnavailable.
   Status Accepting() const;
-  /// Queues a request under the given id. kUnavailable or kResourceExhausted (queue full); the
-  /// request is dropped then.
-  Status Enqueue(RequestId id, std::unique_ptr<RequestState> request);
+  /// Queues requests under their ids, all between two steps. The status of each: kUnavailable or
+  /// kResourceExhausted (queue full); such a request is dropped.
+  std::vector<Status> Enqueue(Requests requests);
   /// kNotFound when `id` is not queued or running.
   Status Cancel(RequestId id);
   ExecutorStats Stats() const;
+  std::vector<Iteration> Iterations(int64_t after_step) const { return log_.After(after_step); }
+
+  /// As Executor says of them.
+  void Pause();
+  void Resume();
+  bool Drain(std::chrono::milliseconds timeout);
   /// Refuses new requests, cancels the others and, unless called from the loop's own thread, waits
   /// for its end.
   void Stop();
 
   /// Blocks that a request of `total_tokens` needs, per group: constant, so safe from any thread.
-  std::vector<int64_t> BlocksNeeded(int64_t total_tokens) const { return kv_->Need(total_tokens); }
+  std::vector<int64_t> BlocksNeeded(int64_t total_tokens) const {
+    return batcher_.kv().Need(total_tokens);
+  }
   const std::vector<int64_t>& total_blocks() const { return total_blocks_; }
   const std::vector<int32_t>& block_tokens() const { return block_tokens_; }
 
  private:
   void Run() noexcept;
-  /// Sleeps until there is work and ends what was cancelled. False when the loop is to stop.
+  /// Sleeps until there is work, and ends what was cancelled or ran out of time. False when the
+  /// loop is to stop.
   bool WaitForWork() noexcept;
+  bool HasWorkLocked() const;
+  void EndLocked(int64_t now_us) noexcept;
   void Admit();
+  /// Puts what was preempted back into the queue.
+  void Requeue() noexcept;
   void RunStep();
   /// Submits, waits, samples. An error concerns all entries; a bad row ends its own request only.
   Status ExecuteStep(std::vector<StepEntry>& entries);
+  void DescribeStep(const std::vector<StepEntry>& entries);
+  void CountStep(int64_t generated, bool computed);
   /// Frees what finished requests hold, then tells the news of all, each request once.
   void Deliver() noexcept;
   void Retire() noexcept;
-  /// After an exception: ends what runs, or if nothing does, the request that waits longest, so
+  /// After an exception: ends what runs, or if nothing does, the request that is first in line, so
   /// that no fault is met for ever.
   void FailRunning(const std::exception& error) noexcept;
+  void UpdateQueueGaugesLocked() noexcept;
   void UpdateGaugesLocked() noexcept;
+  bool OnOwnThread() const { return std::this_thread::get_id() == thread_id_.load(); }
 
+  const LoopConfig config_;
   std::unique_ptr<exec::Backend> backend_;
-  std::unique_ptr<kv::KvManager> kv_;  // after Start: changed by the loop's thread only
-  const sched::Limits limits_;
-  const int32_t max_queued_;
   std::shared_ptr<StepTurn> turn_;
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
+  const int64_t created_us_ = NowUs();
+  IterationLog log_;
 
-  // Lists: a request moves from one to the next without an allocation, so it is never lost.
-  using Requests = std::list<std::unique_ptr<RequestState>>;
-
-  // The loop's thread only.
-  Requests running_;  // by arrival
-  Requests ended_;    // finished, not yet told
-  std::vector<int32_t> free_slots_;
+  // The loop's thread only, after Start.
+  Batcher batcher_;
+  Requests ended_;  // finished, not yet told
   StepSampler sampler_;
+  StepCostEstimate cost_;
   exec::StepBatch batch_;
+  Iteration iteration_;     // the step in work
+  int64_t recomputed_ = 0;  // of its rows
+  int64_t blocks_copied_ = 0;
+  int64_t deliver_us_ = 0;
 
-  mutable std::mutex mutex_;  // guards all below
-  std::condition_variable wake_;
-  Requests waiting_;                         // by arrival
-  std::unordered_set<RequestId> live_;       // waiting or running
-  std::unordered_set<RequestId> cancelled_;  // of live_, to be ended at the next step border
+  mutable std::mutex mutex_;       // guards all below
+  std::condition_variable wake_;   // for the loop: there may be work
+  std::condition_variable quiet_;  // for Pause and Drain: the loop has told all news
+  RequestQueue queue_;
+  std::unordered_set<RequestId> live_;          // waiting or running
+  std::unordered_set<RequestId> cancelled_;     // of live_, to be ended at the next step border
+  int64_t next_limit_us_ = sched::kNoDeadline;  // no time limit of a live request is sooner
   ExecutorStats stats_;
+  bool working_ = false;  // the loop is not asleep in WaitForWork
+  bool paused_ = false;
+  bool draining_ = false;
   bool stopping_ = false;
 
   std::mutex join_mutex_;  // guards thread_

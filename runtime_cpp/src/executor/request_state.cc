@@ -105,6 +105,11 @@ Response RequestState::TakeNews() {
   news.id = id;
   news.prompt_tokens = prompt_tokens_;
   news.seed = seed_;
+  news.cached_tokens = place.cached_tokens;
+  news.preemptions = place.preemptions;
+  news.total_us = NowUs() - place.submitted_us;
+  if (place.started_us > 0) news.queued_us = place.started_us - place.submitted_us;
+  if (place.first_token_us > 0) news.first_token_us = place.first_token_us - place.submitted_us;
   return news;
 }
 

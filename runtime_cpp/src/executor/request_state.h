@@ -13,6 +13,7 @@
 #include "decode/sampler.h"
 #include "decode/stop_matcher.h"
 #include "executor/mailbox.h"
+#include "executor/placement.h"
 #include "slipstream/executor.h"
 #include "slipstream/request.h"
 #include "slipstream/response.h"
@@ -41,9 +42,7 @@ class RequestState {
   ResponseCallback callback;
   std::shared_ptr<Mailbox> mailbox;  ///< Set when there is no callback.
 
-  // Place in the batch.
-  int32_t slot = -1;                   ///< -1 while waiting.
-  std::vector<int64_t> blocks_needed;  ///< Per cache group, for total_limit() positions.
+  Placement place;
 
   /// Prompt and generated tokens so far.
   const std::vector<TokenId>& tokens() const { return tokens_; }
@@ -53,8 +52,12 @@ class RequestState {
   /// Positions whose keys and values are in the cache.
   int32_t computed() const { return computed_; }
   int32_t pending() const { return static_cast<int32_t>(tokens_.size()) - computed_; }
-  bool decoding() const { return static_cast<int32_t>(tokens_.size()) > prompt_tokens_; }
-  void AdvanceComputed(int32_t rows) { computed_ += rows; }
+  /// One generated token is all that is not computed yet. False again after a preemption, until
+  /// what it lost is recomputed.
+  bool decoding() const {
+    return pending() == 1 && static_cast<int32_t>(tokens_.size()) > prompt_tokens_;
+  }
+  void SetComputed(int32_t positions) { computed_ = positions; }
 
   /// How to draw the next token.
   decode::SampleOptions sample_options() const;
@@ -88,6 +91,7 @@ class RequestState {
   /// kError where memory runs out. No effect once finished.
   void Finish(FinishReason reason, Status status = Status::Ok()) noexcept;
   bool finished() const { return news_.finished(); }
+  bool failed() const { return news_.finish_reason == FinishReason::kError; }
 
   bool has_news() const { return has_news_; }
   /// The news since the last call, as a response.

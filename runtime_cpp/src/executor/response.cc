@@ -27,6 +27,8 @@ const char* FinishReasonName(FinishReason reason) {
       return "cancelled";
     case FinishReason::kError:
       return "error";
+    case FinishReason::kTimeLimit:
+      return "time_limit";
   }
   return "";
 }

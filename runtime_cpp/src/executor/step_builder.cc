@@ -17,7 +17,7 @@ void BuildStep(std::vector<StepEntry>& entries, const kv::KvManager& kv, exec::S
                             request.tokens().begin() + first + entry.rows);
     for (int32_t i = 0; i < entry.rows; ++i) batch->positions.push_back(first + i);
     batch->sequences.push_back(
-        {.slot = request.slot, .first_row = first_row, .num_rows = entry.rows});
+        {.slot = request.place.slot, .first_row = first_row, .num_rows = entry.rows});
     entry.scored_rows = 0;
     if (request.scores_prompt()) {
       const int32_t begin = std::max(first, request.prompt_scored());
@@ -38,11 +38,11 @@ void BuildStep(std::vector<StepEntry>& entries, const kv::KvManager& kv, exec::S
     exec::BlockTable& table = batch->block_tables[g];
     size_t stride = 0;
     for (const StepEntry& entry : entries)
-      stride = std::max(stride, kv.Table(entry.request->slot, g).size());
+      stride = std::max(stride, kv.Table(entry.request->place.slot, g).size());
     table.stride = static_cast<int32_t>(stride);
     table.blocks.assign(entries.size() * stride, -1);
     for (size_t s = 0; s < entries.size(); ++s) {
-      const std::span<const int32_t> blocks = kv.Table(entries[s].request->slot, g);
+      const std::span<const int32_t> blocks = kv.Table(entries[s].request->place.slot, g);
       std::copy(blocks.begin(), blocks.end(), table.blocks.begin() + s * stride);
     }
   }

@@ -1,5 +1,6 @@
 #include "executor/validate.h"
 
+#include <chrono>
 #include <cmath>
 #include <locale>
 #include <optional>
@@ -11,6 +12,11 @@
 
 namespace slipstream::executor {
 namespace {
+
+constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
+constexpr int32_t kMostIterations = 1 << 20;
+constexpr int32_t kHighestPriority = 1000;
+constexpr size_t kLongestSalt = 256;
 
 template <class... Parts>
 Status Invalid(const Parts&... parts) {
@@ -119,6 +125,26 @@ Status ValidateProcessing(const SamplingParams& sampling, int32_t vocab_size) {
   return ValidateTokenIds(sampling.allowed_token_ids, vocab_size, "allowed_token_ids");
 }
 
+Status ValidateTime(const char* field, std::chrono::milliseconds time) {
+  if (time.count() >= 0 && time <= kLongest) return Status::Ok();
+  return Invalid(field, " is ", time.count(), " ms; it must be from 1 to ", kLongest.count(),
+                 ", or 0 for none.");
+}
+
+Status ValidatePlace(const Request& request) {
+  if (request.priority < -kHighestPriority || request.priority > kHighestPriority) {
+    return Invalid("priority is ", request.priority, "; it must be from ", -kHighestPriority,
+                   " to ", kHighestPriority, ".");
+  }
+  if (request.cache_salt.size() > kLongestSalt) {
+    return Invalid("cache_salt has ", request.cache_salt.size(), " bytes; the limit is ",
+                   kLongestSalt, ". Give a hash of it.");
+  }
+  if (Status status = ValidateTime("ttft_target", request.ttft_target); !status.ok()) return status;
+  if (Status status = ValidateTime("tpot_target", request.tpot_target); !status.ok()) return status;
+  return ValidateTime("time_limit", request.time_limit);
+}
+
 Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool has_tokenizer) {
   if (sampling.max_tokens < 1)
     return Invalid("max_tokens is ", sampling.max_tokens, "; it must be at least 1.");
@@ -168,6 +194,18 @@ Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLim
     return Invalid("max_queued_requests is ", config.max_queued_requests,
                    "; it must be at least 1.");
   }
+  if (config.max_queued_tokens < 0 || config.max_queued_bytes < 0) {
+    return Invalid("max_queued_tokens is ", config.max_queued_tokens, " and max_queued_bytes ",
+                   config.max_queued_bytes, "; both must be positive, or 0 for no limit.");
+  }
+  if (config.ageing.count() < 0 || config.ageing > kLongest) {
+    return Invalid("ageing is ", config.ageing.count(), " ms; it must be from 0 (never) to ",
+                   kLongest.count(), ".");
+  }
+  if (config.iteration_history < 0 || config.iteration_history > kMostIterations) {
+    return Invalid("iteration_history is ", config.iteration_history, "; it must be from 0 to ",
+                   kMostIterations, ".");
+  }
   limits.max_num_tokens = *tokens;
   limits.max_batch_size = *batch;
   return limits;
@@ -191,6 +229,7 @@ Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_toke
     if (!request.logits_processors[i])
       return Invalid("logits_processors[", i, "] is empty. Remove it or give it a function.");
   }
+  if (Status status = ValidatePlace(request); !status.ok()) return status;
   return ValidateSampling(request.sampling, vocab_size, has_tokenizer);
 }
 

@@ -2,24 +2,8 @@
 
 #include <algorithm>
 #include <string>
-#include <vector>
 
 namespace slipstream::sched {
-
-int32_t CountAdmissible(std::span<const WaitingRequest> waiting, int32_t running,
-                        const Limits& limits, std::span<const int64_t> unreserved_blocks) {
-  std::vector<int64_t> left(unreserved_blocks.begin(), unreserved_blocks.end());
-  int32_t admitted = 0;
-  for (const WaitingRequest& request : waiting) {
-    if (running + admitted >= MaxRunning(limits)) break;
-    for (size_t g = 0; g < left.size(); ++g) {
-      left[g] -= request.blocks[g];
-      if (left[g] < 0) return admitted;
-    }
-    ++admitted;
-  }
-  return admitted;
-}
 
 Status CheckFits(const FitQuestion& question) {
   const auto text = [](int64_t value) { return std::to_string(value); };

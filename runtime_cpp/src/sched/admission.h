@@ -1,20 +1,12 @@
-// Who may start: GUARANTEED_NO_EVICT. A request is admitted only when the blocks of its longest
-// possible life can be reserved in every cache group, so that nothing that runs is ever preempted.
+// Whether a request can ever run.
 #pragma once
 
 #include <cstdint>
 #include <span>
 
-#include "sched/snapshot.h"
 #include "slipstream/status.h"
 
 namespace slipstream::sched {
-
-/// How many requests from the front of the queue can start now. Strictly first come, first served:
-/// a request that does not fit blocks those behind it, so that a large one is never starved by
-/// small ones.
-int32_t CountAdmissible(std::span<const WaitingRequest> waiting, int32_t running,
-                        const Limits& limits, std::span<const int64_t> unreserved_blocks);
 
 /// What one request asks for, and what an empty executor has.
 struct FitQuestion {

@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <limits>
+
+#include "slipstream/config.h"
 
 namespace slipstream::sched {
 
@@ -17,11 +19,17 @@ struct RunningSequence {
                         ///< last sampled token.
   bool decoding = false;  ///< Its prompt is computed; pending is 1.
   bool scored = false;    ///< Each pending row gives logits, not the last one only.
+  /// Index into the snapshot of the sequence that is about to compute the KV that this one needs
+  /// next: this one gets no rows and waits for it. -1: none.
+  int32_t producer = -1;
 };
 
-/// A request that waits for a place.
-struct WaitingRequest {
-  std::vector<int64_t> blocks;  ///< Blocks to reserve in each cache group.
+/// How a step's token budget goes to the prompts.
+struct StepPolicy {
+  ChunkingPolicy chunking = ChunkingPolicy::kFirstCome;
+  int32_t chunk_unit = 32;  ///< Equal progress hands out this many tokens at a time.
+  /// Rows of prompts in this step at most, beside max_num_tokens.
+  int32_t prefill_budget = std::numeric_limits<int32_t>::max();
 };
 
 /// The rows of one sequence in a step.
