@@ -54,6 +54,8 @@ void BindErrors(py::module_& m);
 void BindText(py::module_& m);
 void BindChat(py::module_& m);
 void BindEngine(py::module_& m);
+void BindConfig(py::module_& m);
+void BindStats(py::module_& m);
 void BindRequest(py::module_& m);
 void BindExecutor(py::module_& m);
 void BindPack(py::module_& m);

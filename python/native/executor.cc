@@ -74,12 +74,7 @@ class PyExecutor {
 
 using ExecutorHolder = std::unique_ptr<PyExecutor, SameProcessDelete<PyExecutor>>;
 
-ExecutorHolder MakeExecutor(const Model& model, uint64_t kv_memory_bytes, int32_t max_num_tokens,
-                            int32_t max_batch_size, int32_t max_queued_requests) {
-  ExecutorConfig config{.kv_memory_bytes = kv_memory_bytes,
-                        .max_num_tokens = max_num_tokens,
-                        .max_batch_size = max_batch_size,
-                        .max_queued_requests = max_queued_requests};
+ExecutorHolder MakeExecutor(const Model& model, const ExecutorConfig& config) {
   ReleaseGil release;
   return ExecutorHolder(new PyExecutor(model, config));
 }
@@ -149,6 +144,42 @@ ExecutorStats Stats(const PyExecutor& self) {
   return executor.Stats();
 }
 
+std::vector<Iteration> Iterations(const PyExecutor& self, int64_t after_step) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  return executor.Iterations(after_step);
+}
+
+void Pause(const PyExecutor& self) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  executor.Pause();
+}
+
+void Resume(const PyExecutor& self) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  executor.Resume();
+}
+
+bool Drain(const PyExecutor& self, std::optional<double> timeout_s) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  const auto start = Clock::now();
+  for (;;) {
+    milliseconds wait = kSignalPeriod;
+    bool last = false;
+    if (timeout_s) {
+      const double left = *timeout_s - std::chrono::duration<double>(Clock::now() - start).count();
+      last = !(left > 0.1);
+      if (last) wait = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
+    }
+    if (executor.Drain(wait)) return true;
+    if (last) return false;
+    CheckSignals();
+  }
+}
+
 void Shutdown(const PyExecutor& self) {
   Executor& executor = self.get();
   ReleaseGil release;
@@ -193,11 +224,7 @@ void BindExecutor(py::module_& m) {
   py::class_<PyExecutor, ExecutorHolder>(m, "Executor",
                                          "The in-flight batching loop on one Model. Thread-safe. "
                                          "Ending the interpreter cancels what still runs.")
-      .def(py::init(&MakeExecutor), py::arg("model"), py::kw_only(), py::arg("kv_memory_bytes") = 0,
-           py::arg("max_num_tokens") = 0, py::arg("max_batch_size") = 0,
-           py::arg("max_queued_requests") = 4096,
-           "Zero takes the default: a quarter of free memory for the KV pool, the engine's limits "
-           "for the others.")
+      .def(py::init(&MakeExecutor), py::arg("model"), py::arg("config") = ExecutorConfig())
       .def("submit", &Submit, py::arg("request"), py::arg("callback") = py::none(),
            py::arg("submitted") = py::none(),
            "Checks and queues a request; a bad one is refused here. With a callback, it gets every "
@@ -214,6 +241,13 @@ void BindExecutor(py::module_& m) {
            "and the requests then run on until they are cancelled.")
       .def("cancel", &Cancel, py::arg("id"), "Ends a request at the next step border.")
       .def("stats", &Stats)
+      .def("iterations", &Iterations, py::arg("after_step") = 0,
+           "The latest steps, oldest first, whose number is above `after_step`.")
+      .def("pause", &Pause, "No step begins until resume(); returns when the one in flight ended.")
+      .def("resume", &Resume)
+      .def("drain", &Drain, py::arg("timeout") = py::none(),
+           "Refuses new requests and waits until all others are finished, at most `timeout` "
+           "seconds; False when that came first. Ctrl-C interrupts the wait.")
       .def("shutdown", &Shutdown,
            "Refuses new requests, cancels the others, waits for the loop. Idempotent.");
 }

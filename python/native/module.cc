@@ -10,6 +10,8 @@ PYBIND11_MODULE(_native, m) {
   BindText(m);
   BindChat(m);
   BindEngine(m);
+  BindConfig(m);
+  BindStats(m);
   BindRequest(m);
   BindExecutor(m);
   BindPack(m);

@@ -1,15 +1,15 @@
-// SamplingParams, Request, Response and ExecutorStats: the value types of a request's life.
+// SamplingParams, Request and Response: the value types of a request's life.
 #include "slipstream/request.h"
 
 #include <pybind11/numpy.h>
 #include <pybind11/stl.h>
 
+#include <chrono>
 #include <type_traits>
 
 #include "bindings.h"
 #include "callback.h"
 #include "slipstream/response.h"
-#include "slipstream/stats.h"
 
 namespace slipstream::python {
 namespace {
@@ -103,11 +103,20 @@ void BindRequest(py::module_& m) {
   py::class_<Request>(m, "Request", "One prompt to be continued: text, or ready token ids.")
       .def(py::init([](std::string prompt, std::vector<TokenId> prompt_token_ids,
                        bool add_special_tokens, SamplingParams sampling,
-                       std::vector<py::function> logits_processors) {
+                       std::vector<py::function> logits_processors, int32_t priority,
+                       int64_t ttft_target_ms, int64_t tpot_target_ms, int64_t time_limit_ms,
+                       std::string cache_salt, bool read_cache, bool write_cache) {
              Request request{.prompt = std::move(prompt),
                              .prompt_token_ids = std::move(prompt_token_ids),
                              .add_special_tokens = add_special_tokens,
-                             .sampling = std::move(sampling)};
+                             .sampling = std::move(sampling),
+                             .priority = priority,
+                             .ttft_target = std::chrono::milliseconds(ttft_target_ms),
+                             .tpot_target = std::chrono::milliseconds(tpot_target_ms),
+                             .time_limit = std::chrono::milliseconds(time_limit_ms),
+                             .cache_salt = std::move(cache_salt),
+                             .read_cache = read_cache,
+                             .write_cache = write_cache};
              for (py::function& processor : logits_processors)
                request.logits_processors.push_back(MakeLogitsProcessor(std::move(processor)));
              return request;
@@ -115,7 +124,10 @@ void BindRequest(py::module_& m) {
            py::kw_only(), py::arg("prompt") = "",
            py::arg("prompt_token_ids") = std::vector<TokenId>(),
            py::arg("add_special_tokens") = true, py::arg("sampling") = SamplingParams(),
-           py::arg("logits_processors") = std::vector<py::function>())
+           py::arg("logits_processors") = std::vector<py::function>(), py::arg("priority") = 0,
+           py::arg("ttft_target_ms") = 0, py::arg("tpot_target_ms") = 0,
+           py::arg("time_limit_ms") = 0, py::arg("cache_salt") = "", py::arg("read_cache") = true,
+           py::arg("write_cache") = true)
       .def_readwrite("prompt", &Request::prompt)
       .def_readwrite("prompt_token_ids", &Request::prompt_token_ids)
       .def_readwrite("add_special_tokens", &Request::add_special_tokens)
@@ -141,7 +153,7 @@ void BindRequest(py::module_& m) {
                              "Raw float32 [token_ids, vocab_size]; None unless asked for.")
       .def_property_readonly(
           "finish_reason", &FinishReasonOrNone,
-          "None while more will come, else 'stop', 'length', 'cancelled' or 'error'.")
+          "None while more will come, else 'stop', 'length', 'cancelled', 'time_limit' or 'error'.")
       .def_property_readonly("finished", &Response::finished)
       .def("raise_for_status", &RaiseForStatus,
            "Raises the SlipstreamError of a request that failed.")
@@ -153,29 +165,11 @@ void BindRequest(py::module_& m) {
                              })
       .def_readonly("prompt_tokens", &Response::prompt_tokens)
       .def_readonly("cached_tokens", &Response::cached_tokens)
+      .def_readonly("preemptions", &Response::preemptions)
+      .def_readonly("queued_us", &Response::queued_us)
+      .def_readonly("first_token_us", &Response::first_token_us)
+      .def_readonly("total_us", &Response::total_us)
       .def_readonly("seed", &Response::seed);
-
-  py::class_<ExecutorStats>(m, "ExecutorStats",
-                            "A consistent snapshot of an executor's counters and gauges.")
-      .def_readonly("steps", &ExecutorStats::steps)
-      .def_readonly("prefill_tokens_computed", &ExecutorStats::prefill_tokens_computed)
-      .def_readonly("cached_tokens", &ExecutorStats::cached_tokens)
-      .def_readonly("recomputed_tokens", &ExecutorStats::recomputed_tokens)
-      .def_readonly("generated_tokens", &ExecutorStats::generated_tokens)
-      .def_readonly("requests_submitted", &ExecutorStats::requests_submitted)
-      .def_readonly("requests_finished", &ExecutorStats::requests_finished)
-      .def_readonly("preemptions", &ExecutorStats::preemptions)
-      .def_readonly("blocks_copied", &ExecutorStats::blocks_copied)
-      .def_readonly("schedule_us", &ExecutorStats::schedule_us)
-      .def_readonly("model_us", &ExecutorStats::model_us)
-      .def_readonly("sample_us", &ExecutorStats::sample_us)
-      .def_readonly("deliver_us", &ExecutorStats::deliver_us)
-      .def_readonly("running", &ExecutorStats::running)
-      .def_readonly("waiting", &ExecutorStats::waiting)
-      .def_readonly("waiting_tokens", &ExecutorStats::waiting_tokens)
-      .def_readonly("kv_blocks_total", &ExecutorStats::kv_blocks_total)
-      .def_readonly("kv_blocks_free", &ExecutorStats::kv_blocks_free)
-      .def_readonly("kv_blocks_cached", &ExecutorStats::kv_blocks_cached);
 }
 
 }  // namespace slipstream::python

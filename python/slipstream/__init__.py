@@ -21,16 +21,19 @@ if TYPE_CHECKING:
     from slipstream.async_llm import AsyncLLM
     from slipstream.errors import SlipstreamError
     from slipstream.llm import LLM
-    from slipstream.outputs import CompletionOutput, Logprob, RequestOutput
+    from slipstream.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
     from slipstream.sampling import SamplingParams
+    from slipstream.scheduling import Scheduling
 
 __all__ = [
     "LLM",
     "AsyncLLM",
     "CompletionOutput",
     "Logprob",
+    "RequestMetrics",
     "RequestOutput",
     "SamplingParams",
+    "Scheduling",
     "SlipstreamError",
     "__version__",
     "cache_dir",
@@ -42,8 +45,10 @@ _HOME = {
     "AsyncLLM": "async_llm",
     "CompletionOutput": "outputs",
     "Logprob": "outputs",
+    "RequestMetrics": "outputs",
     "RequestOutput": "outputs",
     "SamplingParams": "sampling",
+    "Scheduling": "scheduling",
     "SlipstreamError": "errors",
     "cache_dir": "_paths",
     "sdk_dir": "_paths",

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING, Any
 from slipstream._shown import shown
 from slipstream.chat_template import Message
 from slipstream.errors import InvalidArgumentError
+from slipstream.executor_options import ExecutorOptions
 from slipstream.outputs import RequestOutput
 from slipstream.prompts import Prompt
 from slipstream.sampling import SamplingParams
+from slipstream.scheduling import Scheduling
 from slipstream.session import PreparedPrompt, Session
 
 if TYPE_CHECKING:
@@ -48,16 +50,28 @@ class AsyncLLM:
         cpu_path: str = "auto",
         max_batch_size: int | None = None,
         max_num_tokens: int | None = None,
+        prefix_cache: bool = True,
+        capacity: str = "guaranteed-no-evict",
+        chunking: str = "first-come",
+        ageing: float | None = 10.0,
+        iteration_history: int = 1024,
         max_queued_requests: int = 4096,
     ) -> None:
         self._session = Session(
             path,
             threads=threads,
-            kv_memory=kv_memory,
             cpu_path=cpu_path,
-            max_batch_size=max_batch_size,
-            max_num_tokens=max_num_tokens,
-            max_queued_requests=max_queued_requests,
+            options=ExecutorOptions(
+                kv_memory=kv_memory,
+                max_batch_size=max_batch_size,
+                max_num_tokens=max_num_tokens,
+                max_queued_requests=max_queued_requests,
+                prefix_cache=prefix_cache,
+                capacity=capacity,
+                chunking=chunking,
+                ageing=ageing,
+                iteration_history=iteration_history,
+            ),
         )
         self._running: dict[str, int] = {}
         self._numbers = itertools.count()
@@ -81,11 +95,25 @@ class AsyncLLM:
         """A snapshot of the executor's counters."""
         return self._session.executor.stats()
 
+    def iterations(self, after_step: int = 0) -> list[_native.Iteration]:
+        """The latest `iteration_history` steps, oldest first: their requests and times."""
+        return self._session.executor.iterations(after_step)
+
+    def pause(self) -> None:
+        """No step begins until `resume`; requests keep their place and their cached tokens."""
+        self._session.executor.pause()
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        self._session.executor.resume()
+
     async def generate(
         self,
         prompt: Prompt,
         sampling_params: SamplingParams | None = None,
         request_id: str | None = None,
+        *,
+        scheduling: Scheduling | None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """Continues one prompt and yields its state whenever there is news: the text so far.
 
@@ -98,6 +126,7 @@ class AsyncLLM:
             prepared = await asyncio.to_thread(self._session.prepare, prompt)
         else:
             prepared = self._session.prepare(prompt)
+        prepared.place(scheduling)
         async with contextlib.aclosing(self._run(prepared, sampling_params, request_id)) as run:
             async for output in run:
                 yield output
@@ -112,6 +141,7 @@ class AsyncLLM:
         chat_template: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        scheduling: Scheduling | None = None,
     ) -> AsyncGenerator[RequestOutput, None]:
         """`generate` for a conversation, with the model's chat template."""
         prepared = await asyncio.to_thread(
@@ -122,6 +152,7 @@ class AsyncLLM:
             tools=tools,
             chat_template_kwargs=chat_template_kwargs,
         )
+        prepared.place(scheduling)
         async with contextlib.aclosing(self._run(prepared, sampling_params, request_id)) as run:
             async for output in run:
                 yield output
@@ -132,6 +163,13 @@ class AsyncLLM:
         request = self._running.get(request_id)
         if request is not None:
             self._session.cancel(request)
+
+    async def drain(self, timeout: float | None = None) -> bool:
+        """Refuses new requests and waits until all others are finished, at most `timeout` seconds.
+
+        False when the timeout came first: call it again, or `shutdown`.
+        """
+        return await asyncio.to_thread(self._session.executor.drain, timeout)
 
     def shutdown(self) -> None:
         """Cancels what runs and stops the executor; blocks until its loop has ended. Idempotent."""

@@ -7,19 +7,23 @@ import itertools
 import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from slipstream.chat_template import Message
 from slipstream.errors import InvalidArgumentError, SlipstreamError
+from slipstream.executor_options import ExecutorOptions
 from slipstream.outputs import RequestOutput
 from slipstream.prompts import Prompt, Prompts, split
 from slipstream.sampling import SamplingParams
+from slipstream.scheduling import Scheduling
 from slipstream.session import PreparedPrompt, Session
 
 if TYPE_CHECKING:
     from slipstream import _native
 
 __all__ = ["LLM"]
+
+_T = TypeVar("_T")
 
 # All prompts of one call are queued at once: the caller already holds them in memory.
 _NO_QUEUE_LIMIT = 2**31 - 1
@@ -40,6 +44,14 @@ class LLM:
         cpu_path: "auto", "scalar", "emulated16", "avx2" or "avx512". All give the same bits.
         max_batch_size: sequences of one step; None takes the engine's limit.
         max_num_tokens: token budget of one step; None takes the engine's limit.
+        prefix_cache: keep the keys and values of finished requests and of common prefixes for
+            later requests.
+        capacity: "guaranteed-no-evict" starts a request when its longest possible life fits;
+            "max-utilization" when its prompt fits, and preempts where blocks run out.
+        chunking: "first-come" fills one prompt before the next; "equal-progress" advances all.
+        ageing: a waiting request rises by one priority each time it has waited so many seconds;
+            None: never.
+        iteration_history: steps that `iterations` remembers; at most 2**20.
 
     Raises:
         SlipstreamError: the subclass says why: NotFoundError, CorruptFileError,
@@ -55,15 +67,27 @@ class LLM:
         cpu_path: str = "auto",
         max_batch_size: int | None = None,
         max_num_tokens: int | None = None,
+        prefix_cache: bool = True,
+        capacity: str = "guaranteed-no-evict",
+        chunking: str = "first-come",
+        ageing: float | None = 10.0,
+        iteration_history: int = 1024,
     ) -> None:
         self._session = Session(
             path,
             threads=threads,
-            kv_memory=kv_memory,
             cpu_path=cpu_path,
-            max_batch_size=max_batch_size,
-            max_num_tokens=max_num_tokens,
-            max_queued_requests=_NO_QUEUE_LIMIT,
+            options=ExecutorOptions(
+                kv_memory=kv_memory,
+                max_batch_size=max_batch_size,
+                max_num_tokens=max_num_tokens,
+                max_queued_requests=_NO_QUEUE_LIMIT,
+                prefix_cache=prefix_cache,
+                capacity=capacity,
+                chunking=chunking,
+                ageing=ageing,
+                iteration_history=iteration_history,
+            ),
         )
         self._request_numbers = itertools.count()
 
@@ -89,10 +113,24 @@ class LLM:
         """A snapshot of the executor's counters."""
         return self._session.executor.stats()
 
+    def iterations(self, after_step: int = 0) -> list[_native.Iteration]:
+        """The latest `iteration_history` steps, oldest first: their requests and times."""
+        return self._session.executor.iterations(after_step)
+
+    def pause(self) -> None:
+        """No step begins until `resume`; requests keep their place and their cached tokens."""
+        self._session.executor.pause()
+
+    def resume(self) -> None:
+        """Goes on after `pause`."""
+        self._session.executor.resume()
+
     def generate(
         self,
         prompts: Prompts,
         sampling_params: SamplingParams | Sequence[SamplingParams] | None = None,
+        *,
+        scheduling: Scheduling | Sequence[Scheduling] | None = None,
     ) -> list[RequestOutput]:
         """Continues each prompt; the outputs come in the order of the prompts.
 
@@ -104,13 +142,14 @@ class LLM:
                 {"prompt": text} and {"prompt_token_ids": ids}, also mixed.
             sampling_params: one for all prompts, or a list with one for each; None takes
                 `default_sampling_params()`.
+            scheduling: priority, targets and cache use; one for all prompts, or one for each.
         """
         items, single = split(prompts)
         prepared = []
         for index, prompt in enumerate(items):
             with _naming("prompts", index, single):
                 prepared.append(self._session.prepare(prompt))
-        return self._generate(prepared, sampling_params, "prompts", single)
+        return self._generate(prepared, sampling_params, scheduling, "prompts", single)
 
     def chat(
         self,
@@ -121,6 +160,7 @@ class LLM:
         chat_template: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        scheduling: Scheduling | Sequence[Scheduling] | None = None,
     ) -> list[RequestOutput]:
         """Answers a conversation, or each of a list of conversations.
 
@@ -129,6 +169,7 @@ class LLM:
             chat_template: a Jinja template instead of the model's own.
             tools: JSON schemas of functions, for templates that know tools.
             chat_template_kwargs: further variables of the template.
+            scheduling: priority, targets and cache use; one for all, or one for each.
         """
         several = isinstance(messages, Sequence) and not isinstance(messages, (str, bytes))
         single = not several or not messages or isinstance(messages[0], Mapping)
@@ -145,17 +186,21 @@ class LLM:
                         chat_template_kwargs=chat_template_kwargs,
                     )
                 )
-        return self._generate(prepared, sampling_params, "messages", single)
+        return self._generate(prepared, sampling_params, scheduling, "messages", single)
 
     def stream(
-        self, prompt: Prompt, sampling_params: SamplingParams | None = None
+        self,
+        prompt: Prompt,
+        sampling_params: SamplingParams | None = None,
+        *,
+        scheduling: Scheduling | None = None,
     ) -> Iterator[RequestOutput]:
         """Continues one prompt and yields its state at each step: the whole text so far.
 
         Bad input raises here, before the first item. Closing or dropping the iterator cancels
         the request.
         """
-        return self._stream(self._session.prepare(prompt), sampling_params)
+        return self._stream(self._session.prepare(prompt).place(scheduling), sampling_params)
 
     def stream_chat(
         self,
@@ -166,6 +211,7 @@ class LLM:
         chat_template: str | None = None,
         tools: Sequence[Mapping[str, Any]] | None = None,
         chat_template_kwargs: Mapping[str, Any] | None = None,
+        scheduling: Scheduling | None = None,
     ) -> Iterator[RequestOutput]:
         """`stream` for a conversation."""
         prompt = self._session.prepare_chat(
@@ -175,7 +221,7 @@ class LLM:
             tools=tools,
             chat_template_kwargs=chat_template_kwargs,
         )
-        return self._stream(prompt, sampling_params)
+        return self._stream(prompt.place(scheduling), sampling_params)
 
     def close(self) -> None:
         """Cancels what runs and stops the executor. Idempotent; leaving a `with` block does it."""
@@ -191,10 +237,12 @@ class LLM:
         self,
         prompts: list[PreparedPrompt],
         sampling_params: SamplingParams | Sequence[SamplingParams] | None,
+        scheduling: Scheduling | Sequence[Scheduling] | None,
         name: str,
         single: bool,
     ) -> list[RequestOutput]:
         params = self._params_for(sampling_params, len(prompts))
+        _place(prompts, scheduling)
         submitted: list[int] = []
         try:
             for index, (prompt, each) in enumerate(zip(prompts, params, strict=True)):
@@ -242,21 +290,39 @@ class LLM:
     ) -> list[SamplingParams]:
         if sampling_params is None or isinstance(sampling_params, SamplingParams):
             return [self._session.params_or_default(sampling_params)] * count
-        if not isinstance(sampling_params, Sequence):
-            raise InvalidArgumentError(
-                f"sampling_params is a {type(sampling_params).__name__}; give a SamplingParams, or "
-                "a list with one for each prompt."
-            )
-        params = list(sampling_params)
-        if len(params) != count:
-            raise InvalidArgumentError(
-                f"sampling_params has {len(params)} entries for {count} prompts; give one for all, "
-                "or one for each."
-            )
         return [
             self._session.params_or_default(each, f"sampling_params[{index}]")
-            for index, each in enumerate(params)
+            for index, each in enumerate(
+                _one_for_each("sampling_params", "SamplingParams", sampling_params, count)
+            )
         ]
+
+
+def _place(
+    prompts: list[PreparedPrompt], scheduling: Scheduling | Sequence[Scheduling] | None
+) -> None:
+    if scheduling is None or isinstance(scheduling, Scheduling):
+        for prompt in prompts:
+            prompt.place(scheduling)
+        return
+    each = _one_for_each("scheduling", "Scheduling", scheduling, len(prompts))
+    for index, (prompt, one) in enumerate(zip(prompts, each, strict=True)):
+        prompt.place(one, f"scheduling[{index}]")
+
+
+def _one_for_each(name: str, kind: str, values: Sequence[_T], count: int) -> list[_T]:
+    """The list, if it is one and has as many entries as there are prompts."""
+    if not isinstance(values, Sequence) or isinstance(values, (str, bytes)):
+        raise InvalidArgumentError(
+            f"{name} is a {type(values).__name__}; give a {kind}, or a list with one for each "
+            "prompt."
+        )
+    if len(values) != count:
+        raise InvalidArgumentError(
+            f"{name} has {len(values)} entries for {count} prompts; give one for all, or one for "
+            "each."
+        )
+    return list(values)
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["CompletionOutput", "Logprob", "RequestOutput"]
+__all__ = ["CompletionOutput", "Logprob", "RequestMetrics", "RequestOutput"]
 
 
 @dataclass(slots=True)
@@ -35,7 +35,7 @@ class CompletionOutput:
         cumulative_logprob: sum of the log-probabilities, or None if they were not asked for.
         logprobs: per token {token id: Logprob}, the sampled token first and then the likeliest
             ones by rank, or None if they were not asked for.
-        finish_reason: "stop", "length", "cancelled", or None while more will come.
+        finish_reason: "stop", "length", "cancelled", "time_limit", or None while more will come.
         stop_reason: the stop string or stop token id that ended it; None for the model's own end.
         seed: the seed in use, given or fresh.
         logits: per token its raw float32 [vocab_size], or None if they were not asked for.
@@ -56,6 +56,20 @@ class CompletionOutput:
 
 
 @dataclass(slots=True)
+class RequestMetrics:
+    """Times of one request in seconds, from its submission on.
+
+    `queued_s` until it first started; `first_token_s` until its first token (TTFT), None before;
+    `total_s` until this output. `preemptions`: times that it went back to the queue.
+    """
+
+    queued_s: float
+    first_token_s: float | None
+    total_s: float
+    preemptions: int
+
+
+@dataclass(slots=True)
 class RequestOutput:
     """The state of a request: its prompt and what was generated so far.
 
@@ -72,3 +86,4 @@ class RequestOutput:
     finished: bool = False
     num_cached_tokens: int = 0
     prompt_logprobs: list[dict[int, Logprob] | None] | None = None
+    metrics: RequestMetrics | None = None

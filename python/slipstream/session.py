@@ -15,11 +15,12 @@ from slipstream._shown import excerpt, shown
 from slipstream.chat_template import ChatTemplate, Message
 from slipstream.engine_path import resolve_engine
 from slipstream.errors import InvalidArgumentError, NotFoundError, SlipstreamError
+from slipstream.executor_options import ExecutorOptions, count
 from slipstream.generation_config import read_generation_config
-from slipstream.outputs import CompletionOutput, Logprob, RequestOutput
+from slipstream.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from slipstream.prompts import Prompt, normalize
 from slipstream.sampling import LogitsProcessor, SamplingParams
-from slipstream.units import parse_bytes
+from slipstream.scheduling import Scheduling
 
 if TYPE_CHECKING:
     import numpy as np
@@ -44,14 +45,25 @@ def _shared_runtime(threads: int, cpu_path: str) -> _native.Runtime:
 
 
 class PreparedPrompt:
-    """A tokenized prompt of one request, and what the request's own code raised."""
+    """A tokenized prompt of one request, its place, and what the request's own code raised."""
 
-    __slots__ = ("failure", "text", "token_ids")
+    __slots__ = ("failure", "scheduling", "text", "token_ids")
 
     def __init__(self, text: str | None, token_ids: list[int]) -> None:
         self.text = text
         self.token_ids = token_ids
+        self.scheduling = Scheduling()
         self.failure: Exception | None = None
+
+    def place(self, scheduling: Scheduling | None, name: str = "scheduling") -> PreparedPrompt:
+        """Itself, to be served as `scheduling` says; None changes nothing."""
+        if scheduling is not None:
+            if not isinstance(scheduling, Scheduling):
+                raise InvalidArgumentError(
+                    f"{name} is {shown(scheduling)}; it must be a Scheduling, or None."
+                )
+            self.scheduling = scheduling
+        return self
 
     def watch(self, processor: LogitsProcessor) -> LogitsProcessor:
         """The processor, with what it raises kept: the native module carries the text alone."""
@@ -74,29 +86,17 @@ class Session:
         path: str | os.PathLike[str],
         *,
         threads: int | None,
-        kv_memory: int | str | None,
         cpu_path: str,
-        max_batch_size: int | None,
-        max_num_tokens: int | None,
-        max_queued_requests: int,
+        options: ExecutorOptions,
     ) -> None:
-        threads = _count("threads", threads, 1024)
-        max_batch_size = _count("max_batch_size", max_batch_size)
-        max_num_tokens = _count("max_num_tokens", max_num_tokens)
-        max_queued_requests = _count("max_queued_requests", max_queued_requests, default=False)
-        _check_cpu_path(cpu_path)
-        kv_bytes = 0 if kv_memory is None else parse_bytes(kv_memory, "kv_memory")
         # The cheap checks come first: a wrong cpu_path must not cost a build.
+        threads = count("threads", threads, 1024)
+        _check_cpu_path(cpu_path)
+        config = options.to_native()
         self.runtime = _shared_runtime(threads, cpu_path)
         self.engine = _native.Engine.load(os.fsencode(resolve_engine(path)))
         self.model = _native.Model(self.runtime, self.engine)
-        self.executor = _native.Executor(
-            self.model,
-            kv_memory_bytes=kv_bytes,
-            max_num_tokens=max_num_tokens,
-            max_batch_size=max_batch_size,
-            max_queued_requests=max_queued_requests,
-        )
+        self.executor = _native.Executor(self.model, config)
         self.tokenizer = self.engine.tokenizer
         self._eos_token_ids = frozenset(self.engine.eos_token_ids)
         self._lock = threading.Lock()
@@ -210,6 +210,7 @@ class Session:
             logits_processors=[
                 prompt.watch(processor) for processor in params.logits_processors or ()
             ],
+            **prompt.scheduling.to_native(),
         )
         return self.executor.submit(request, callback, submitted)
 
@@ -297,6 +298,12 @@ class Accumulator:
             outputs=[completion],
             finished=last.finished,
             num_cached_tokens=last.cached_tokens,
+            metrics=RequestMetrics(
+                queued_s=last.queued_us / 1e6,
+                first_token_s=last.first_token_us / 1e6 if last.first_token_us else None,
+                total_s=last.total_us / 1e6,
+                preemptions=last.preemptions,
+            ),
             prompt_logprobs=(
                 None if self._params.prompt_logprobs is None else list(self._prompt_logprobs)
             ),
@@ -314,18 +321,6 @@ class Accumulator:
             if other != token:
                 named[other] = entry(other, logprob, rank)
         return named
-
-
-def _count(name: str, value: int | None, high: int = 2**31 - 1, *, default: bool = True) -> int:
-    """A count where None means the default, if there is one, which the runtime writes as 0."""
-    if value is None and default:
-        return 0
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= high:
-        raise InvalidArgumentError(
-            f"{name} is {shown(value)}; it must be an integer from 1 to {high}"
-            f"{', or None for the default' if default else ''}."
-        )
-    return value
 
 
 def _check_cpu_path(cpu_path: object) -> None:

@@ -75,7 +75,9 @@ def test_a_callback_that_raises_ends_only_its_own_request(
     reported: list[Any] = []
     monkeypatch.setattr("sys.unraisablehook", lambda args: reported.append(args.exc_value))
     model = _native.Model(_native.Runtime(threads=1), _native.Engine.load(engine_path))
-    executor = _native.Executor(model, kv_memory_bytes=1 << 24)
+    config = _native.ExecutorConfig()
+    config.kv_memory_bytes = 1 << 24
+    executor = _native.Executor(model, config)
     request = _native.Request(prompt_token_ids=[5, 6], sampling=LONG.to_native())
     calls: list[_native.Response] = []
 

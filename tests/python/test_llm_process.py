@@ -91,7 +91,9 @@ asyncio.run(main())
         """
 from slipstream import _native
 model = _native.Model(_native.Runtime(threads=2), _native.Engine.load(sys.argv[1]))
-executor = _native.Executor(model, kv_memory_bytes=1 << 26)
+config = _native.ExecutorConfig()
+config.kv_memory_bytes = 1 << 26
+executor = _native.Executor(model, config)
 request = _native.Request(prompt_token_ids=[5], sampling=long.to_native())
 seen = []
 for _ in range(50):

@@ -89,10 +89,12 @@ def _tell_not_applied(llm: LLM) -> None:
         )
 
 
-def load(args: argparse.Namespace) -> LLM:
+def load(args: argparse.Namespace, **more: Any) -> LLM:
     from slipstream.llm import LLM
 
-    return LLM(args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path)
+    return LLM(
+        args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path, **more
+    )
 
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:

@@ -16,6 +16,9 @@ from slipstream.cli.options import (
     sampling_params,
 )
 from slipstream.errors import InvalidArgumentError
+from slipstream.trace import write_trace
+
+_TRACED_STEPS = 2**20
 
 if TYPE_CHECKING:
     from slipstream.llm import LLM
@@ -31,11 +34,24 @@ def main(argv: Sequence[str]) -> int:
         raise InvalidArgumentError("--system needs the chat template; leave --raw out.")
     check_sampling(args)
     prompt = _read_stdin() if args.prompt == "-" else args.prompt
-    with load(args) as llm:
-        params = sampling_params(args, llm, logprobs=0 if args.logprobs else None)
-        meter = Meter()
-        answer = _answer(args, llm, prompt, params)
-        return _print_json(answer, meter) if args.json else _print_stream(answer, meter)
+    if args.trace is None:
+        with load(args) as llm:
+            return _run(args, llm, prompt)
+    # Opened first: a path that cannot be written must not cost an answer.
+    with (
+        open(args.trace, "w", encoding="utf-8") as file,
+        load(args, iteration_history=_TRACED_STEPS) as llm,
+    ):
+        code = _run(args, llm, prompt)
+        write_trace(llm.iterations(), file)
+    return code
+
+
+def _run(args: argparse.Namespace, llm: LLM, prompt: str) -> int:
+    params = sampling_params(args, llm, logprobs=0 if args.logprobs else None)
+    meter = Meter()
+    answer = _answer(args, llm, prompt, params)
+    return _print_json(answer, meter) if args.json else _print_stream(answer, meter)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -59,6 +75,11 @@ def make_parser() -> argparse.ArgumentParser:
     parser.add_argument("--json", action="store_true", help="print one JSON object at the end")
     parser.add_argument(
         "--logprobs", action="store_true", help="with --json: the log-probability of each token"
+    )
+    parser.add_argument(
+        "--trace",
+        metavar="FILE",
+        help="write a Chrome trace of the request's life: queued, prefill, decode, step by step",
     )
     add_sampling_options(parser, max_tokens=512)
     return parser

@@ -40,6 +40,8 @@ struct IterationEntry {
   int32_t rows = 0;
   bool prefill = false;  ///< Rows of a prompt (or of a preempted sequence), not of a new token.
   bool sampled = false;  ///< A token was drawn from its last row.
+  /// Microseconds that it waited in the queue before this step; 0 but for the first step after it.
+  int64_t queued_us = 0;
 };
 
 /// One step. Times in microseconds; start_us counts from the creation of the executor.

@@ -78,6 +78,7 @@ bool Batcher::Start(RequestState* request, int64_t now_us) {
     return false;
   }
   counters_.cached_tokens += *cached;
+  place.waited_us = now_us - place.queued_us;
   if (place.started_us == 0) {
     place.started_us = now_us;
     place.cached_tokens = static_cast<int32_t>(*cached);

@@ -326,7 +326,7 @@ void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
   iteration_.entries.clear();
   recomputed_ = 0;
   for (const StepEntry& entry : entries) {
-    const RequestState& request = *entry.request;
+    RequestState& request = *entry.request;
     const bool prefill = !request.decoding();
     (prefill ? iteration_.prefill_rows : iteration_.decode_rows) += entry.rows;
     const int32_t before = request.place.computed_before;
@@ -336,7 +336,8 @@ void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
                                   .first_position = request.computed(),
                                   .rows = entry.rows,
                                   .prefill = prefill,
-                                  .sampled = entry.samples});
+                                  .sampled = entry.samples,
+                                  .queued_us = std::exchange(request.place.waited_us, 0)});
   }
   iteration_.kv_blocks_free = batcher_.kv().free_blocks();
   iteration_.kv_blocks_cached = batcher_.kv().evictable_blocks();

@@ -33,6 +33,7 @@ struct Placement {
   int64_t started_us = 0;                 ///< Its first step; 0 before.
   int64_t first_token_us = 0;             ///< 0 before.
   int64_t last_token_us = 0;
+  int64_t waited_us = 0;   ///< In the queue, until the step that has not run yet; then 0.
   int64_t held_bytes = 0;  ///< Counts against max_queued_bytes.
 
   int32_t cached_tokens = 0;    ///< Of the prompt, when it first started.
