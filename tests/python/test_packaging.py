@@ -200,10 +200,44 @@ def test_chat_example_keeps_the_conversation(
     assert run.returncode == 1
 
 
-@pytest.mark.parametrize("example", ["chat", "stream", "tokenize"])
+def test_shared_prefix_example_computes_the_prefix_once(
+    examples: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    out = output_of("env", "-i", examples / "shared_prefix", smollm2_engine("bf16"))
+    match = re.search(r"prompt tokens: (\d+), computed: (\d+), taken from others: (\d+)", out)
+    assert match, out
+    prompt, computed, taken = map(int, match.groups())
+    assert computed + taken == prompt and taken > prompt * 0.6
+
+
+def test_priorities_example_serves_the_urgent_request_first(
+    examples: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    out = output_of("env", "-i", examples / "priorities", smollm2_engine("bf16"))
+    assert out.splitlines() == [
+        "urgent: length, stepped aside 0 times",
+        "background: length, stepped aside 1 times",
+    ]
+
+
+def test_logits_processor_example_writes_no_digit(
+    examples: Path, smollm2_engine: Callable[..., Path]
+) -> None:
+    engine = smollm2_engine("bf16")
+    prompt = "1, 2, 3, 4,"
+    assert re.search(r"\d", output_of("env", "-i", examples / "stream", engine, prompt, "32"))
+    out = output_of("env", "-i", examples / "logits_processor", engine, prompt)
+    assert out.strip() and not re.search(r"\d", out)
+
+
+@pytest.mark.parametrize(
+    "example",
+    ["chat", "logits_processor", "priorities", "shared_prefix", "stream", "tokenize"],
+)
 def test_cpp_examples_name_what_is_wrong(examples: Path, tmp_path: Path, example: str) -> None:
+    arguments = [] if example in ("priorities", "shared_prefix") else ["1"]
     missing = subprocess.run(
-        [examples / example, tmp_path / "none.engine", "1"],
+        [examples / example, tmp_path / "none.engine", *arguments],
         capture_output=True,
         text=True,
         timeout=60,
