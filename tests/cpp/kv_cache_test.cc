@@ -216,7 +216,8 @@ TEST(KvCacheTest, DroppedKeysAreForgottenAlsoByThoseThatRun) {
 
 TEST(KvCacheTest, WithoutPromiseExtendMayLackBlocksAndChangesNothing) {
   KvManager kv({Full(4)}, std::vector<int64_t>{3}, 2, 64);
-  OpenRequest request = Ask(Range(0, 8), 64);
+  const auto tokens = Range(0, 8);  // the request only looks at them
+  OpenRequest request = Ask(tokens, 64);
   request.reserve = false;
   Compute(kv, 0, request);
   EXPECT_EQ(kv.Unreserved(), std::vector<int64_t>{1});
