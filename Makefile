@@ -92,11 +92,14 @@ test-full: test-cpp setup-test sanitize  ## every test, the long ones too, and t
 
 sanitize: sanitize-address,undefined sanitize-thread  ## the C++ tests under ASan, UBSan and TSan
 
+# ThreadSanitizer does not start where the kernel randomizes addresses too widely for it; the tests run during the build, too.
+FIXED_ADDRESSES := $(shell setarch -R true 2>/dev/null && echo setarch -R)
+
 sanitize-%: $(VENV)/.deps
 	cmake -S . -B build/$@ -G Ninja -DSLIPSTREAM_TESTS=ON -DSLIPSTREAM_SANITIZE=$* \
 	  -DPython_EXECUTABLE=$(BIN)/python
-	cmake --build build/$@
-	ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+	$(FIXED_ADDRESSES) cmake --build build/$@
+	$(FIXED_ADDRESSES) ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
 
 # Every parser of untrusted bytes, FUZZ_SECONDS each. A crash is written to build/fuzz and belongs into
 # tests/fuzz/corpus, whose files are replayed by the C++ tests.
