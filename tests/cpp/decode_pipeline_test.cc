@@ -193,5 +193,44 @@ TEST(TokenCountsTest, CountsEachTokenOnce) {
   EXPECT_EQ(counts.entries()[2].generated, 1);
 }
 
+TEST(LogitsPipelineTest, LongNgramsOfRepetitiveTexts) {
+  std::mt19937 random(11);
+  SamplingParams settings;
+  int64_t excluded = 0;
+  for (int round = 0; round < 2000; ++round) {
+    // A period, now and then broken.
+    Tokens period(1 + random() % 4);
+    for (TokenId& token : period) token = static_cast<TokenId>(random() % 3);
+    Tokens tokens;
+    const size_t size = 1 + random() % 40;
+    for (size_t i = 0; i < size; ++i) {
+      const bool broken = random() % 12 == 0;
+      tokens.push_back(broken ? static_cast<TokenId>(random() % 3) : period[i % period.size()]);
+    }
+    settings.no_repeat_ngram_size = 1 + static_cast<int32_t>(random() % 20);
+    Row row(kVocab, 1.0f);
+    (void)LogitsPipeline::Make(settings, {}, {})->Apply(tokens, 1, row);
+    const Row expected = Reference(settings, {}, tokens, 1, Row(kVocab, 1.0f));
+    ASSERT_EQ(row, expected) << "round " << round << ", n " << settings.no_repeat_ngram_size;
+    excluded += std::count(row.begin(), row.end(), -kInf);
+  }
+  EXPECT_GT(excluded, 1000);
+}
+
+TEST(LogitsPipelineTest, ValuesThatOverflowAreTheFaultOfTheSettings) {
+  SamplingParams bias;
+  bias.logit_bias = {{3, 3e38f}};
+  SamplingParams penalty;
+  penalty.repetition_penalty = 1e-38f;
+  SamplingParams negative;
+  negative.frequency_penalty = -3e38f;
+  for (const SamplingParams& settings : {bias, penalty, negative}) {
+    Row row(kVocab, 1e38f);
+    const Status status = LogitsPipeline::Make(settings, {}, {})->Apply(Tokens{3, 3, 3}, 1, row);
+    EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
+    EXPECT_NE(status.message().find("id 3 at position 3"), std::string::npos) << status.message();
+  }
+}
+
 }  // namespace
 }  // namespace slipstream::decode

@@ -15,10 +15,24 @@ void NoRepeatNgram::Apply(const SequenceView& sequence, std::span<float> logits)
   const std::span<const TokenId> tokens = sequence.tokens;
   const size_t prefix = static_cast<size_t>(size_) - 1;
   if (tokens.size() <= prefix) return;
-  const auto tail = tokens.end() - static_cast<std::ptrdiff_t>(prefix);
-  // Every n-gram of the sequence begins before the tail: it has one token more.
-  for (auto begin = tokens.begin(); begin != tail; ++begin) {
-    if (std::equal(tail, tokens.end(), begin)) logits[begin[prefix]] = kExcluded;
+  const std::span<const TokenId> tail = tokens.last(prefix);
+  // Knuth-Morris-Pratt: however long the n-gram and however repetitive the text, a step costs no
+  // more than one look at each token.
+  std::vector<size_t> border(prefix + 1, 0);  // [i]: longest proper border of the first i of tail
+  for (size_t i = 1; i < prefix; ++i) {
+    size_t length = border[i];
+    while (length > 0 && tail[length] != tail[i]) length = border[length];
+    border[i + 1] = length + (tail[length] == tail[i]);
+  }
+  size_t length = 0;  // so many tokens of the tail end before `token`
+  for (const TokenId token : tokens) {
+    if (length == prefix) {
+      logits[token] = kExcluded;
+      length = border[prefix];
+    }
+    if (prefix == 0) continue;
+    while (length > 0 && tail[length] != token) length = border[length];
+    length += tail[length] == token;
   }
 }
 

@@ -67,6 +67,14 @@ Status LogitsPipeline::Apply(std::span<const TokenId> tokens, int32_t prompt_tok
   if (uses_counts_) counts_.CatchUp(tokens, prompt_tokens);
   const SequenceView sequence{tokens, prompt_tokens, counts_};
   for (const auto& stage : stages_) stage->Apply(sequence, logits);
+  for (size_t id = 0; id < logits.size(); ++id) {
+    if (logits[id] < std::numeric_limits<float>::infinity()) continue;
+    return Status(StatusCode::kInvalidArgument,
+                  "logit_bias or a penalty makes the logit of id " + std::to_string(id) +
+                      " at position " + std::to_string(tokens.size()) +
+                      " too large for a float. Use values nearer to 0, or to 1 for "
+                      "repetition_penalty.");
+  }
   for (size_t i = 0; i < own_.size(); ++i) {
     if (Status status = Run(own_[i], i, tokens, logits); !status.ok()) return status;
   }

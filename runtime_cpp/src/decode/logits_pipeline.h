@@ -24,8 +24,9 @@ class LogitsPipeline {
 
   /// Changes `logits`, the usable raw row (Sampler::Check) of the token that follows `tokens`, of
   /// which the first `prompt_tokens` are the prompt. `tokens` must begin with those of the last
-  /// call. kInvalidArgument when a processor of the caller throws or leaves a value that is NaN or
-  /// plus infinity, or when every token is excluded; the row is then of no use.
+  /// call. kInvalidArgument when bias and penalties leave the range of floats, when a processor of
+  /// the caller throws or leaves a value that is NaN or plus infinity, or when every token is
+  /// excluded; the row is then of no use.
   Status Apply(std::span<const TokenId> tokens, int32_t prompt_tokens, std::span<float> logits);
 
  private:
