@@ -343,6 +343,16 @@ TEST(ExecutorLoopTest, BadRequestsAreRefusedWithFieldValueAndFix) {
       {"min_p is nan", [nan](Request& r) { r.sampling.min_p = nan; }},
       {"stop holds 1 strings", [](Request& r) { r.sampling.stop = {std::string("x")}; }},
       {"stop_token_ids[0] is 1000", [](Request& r) { r.sampling.stop_token_ids = {1000}; }},
+      {"priority is 1001", [](Request& r) { r.priority = 1001; }},
+      {"priority is -1001", [](Request& r) { r.priority = -1001; }},
+      {"cache_salt has 257 bytes", [](Request& r) { r.cache_salt.assign(257, 's'); }},
+      {"ttft_target is -1 ms", [](Request& r) { r.ttft_target = milliseconds(-1); }},
+      {"ttft_target is 9223372036854775807 ms",
+       [](Request& r) { r.ttft_target = milliseconds::max(); }},
+      {"tpot_target is -9223372036854775808 ms",
+       [](Request& r) { r.tpot_target = milliseconds::min(); }},
+      {"time_limit is 9223372036854775807 ms",
+       [](Request& r) { r.time_limit = milliseconds::max(); }},
   };
   for (const Case& one : cases) {
     Request request = Greedy({1, 2}, 4);

@@ -96,6 +96,7 @@ struct FakeWatch {
   std::atomic<int32_t> most_rows{0};
   std::atomic<int32_t> inside{0};
   std::atomic<int64_t> copies{0};
+  std::atomic<bool> fail_copies{false};  ///< The next call of CopyBlocks fails.
 };
 
 class PagedFake : public exec::Backend {
@@ -176,6 +177,8 @@ class PagedFake : public exec::Backend {
 
   Status CopyBlocks(std::span<const exec::BlockCopy> copies) override {
     EXPECT_EQ(watch_->inside, 0) << "blocks were copied inside a step";
+    if (watch_->fail_copies.exchange(false))
+      return Status(StatusCode::kInternal, "the fake was told to fail");
     for (const exec::BlockCopy& copy : copies) {
       std::copy_n(Block(copy.group, copy.source), options_.block_tokens,
                   Block(copy.group, copy.target));

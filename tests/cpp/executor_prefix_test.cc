@@ -49,12 +49,39 @@ TEST(ExecutorPrefixTest, EightThatArriveTogetherComputeTheirPrefixOnce) {
     const auto executor = fixture.Make();
     std::vector<Request> requests;
     for (int32_t name = 0; name < 8; ++name) requests.push_back(WithPrefix(1000, 5, name));
-    ExpectAnswers(fixture, *executor, requests, executor->SubmitMany(requests));
+    int32_t cached = 0;
+    const auto ids = executor->SubmitMany(requests);
+    for (size_t i = 0; i < requests.size(); ++i) {
+      const Response answer = Collect(*executor, *ids[i]);
+      EXPECT_EQ(answer.token_ids, Alone(fixture, requests[i]).token_ids) << "request " << i;
+      cached += answer.cached_tokens;
+    }
+    EXPECT_EQ(cached, 7 * 1000);
     const ExecutorStats stats = executor->Stats();
     EXPECT_EQ(stats.prefill_tokens_computed, 1000 + 8 * 5);
     EXPECT_EQ(stats.cached_tokens, 7 * 1000);
     EXPECT_EQ(stats.preemptions, 0);
   }
+}
+
+// The second begins in the copy of a block, but the budget of the first step goes to the first: the
+// copy concerns it all the same.
+TEST(ExecutorPrefixTest, ACopyThatFailsEndsTheRequestThatItIsFor) {
+  Fixture fixture = LongFixture();
+  const auto executor = fixture.Make();
+  const Request known = WithPrefix(100, 2, 0);
+  const Response before = Collect(*executor, *executor->Submit(known));
+  fixture.watch->fail_copies = true;
+  const auto ids = executor->SubmitMany({WithPrefix(0, 300, 1), known});
+  for (const Result<RequestId>& id : ids) {
+    const Response failed = Collect(*executor, *id);
+    EXPECT_EQ(failed.finish_reason, FinishReason::kError);
+    EXPECT_EQ(failed.status.message(), "the fake was told to fail");
+  }
+  EXPECT_FALSE(fixture.watch->fail_copies) << "nothing was copied";
+  const Response again = Collect(*executor, *executor->Submit(known));
+  EXPECT_EQ(again.token_ids, before.token_ids);
+  EXPECT_EQ(again.cached_tokens, 0);
 }
 
 TEST(ExecutorPrefixTest, WithoutTheCacheEachComputesItsOwn) {

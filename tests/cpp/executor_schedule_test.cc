@@ -66,40 +66,55 @@ TEST(ExecutorScheduleTest, HigherPriorityThenSoonerDeadlineStartsFirst) {
   EXPECT_EQ(ends.Wait(6), (std::vector<int>{4, 3, 2, 1, 5, 0}));
 }
 
-TEST(ExecutorScheduleTest, AgeingLetsTheLowestGoFirstInTheEnd) {
-  Fixture fixture;
-  RequestQueue queue({}, /*ageing_us=*/100);
-  Requests made;
-  const auto add = [&](int32_t priority, uint64_t arrival, int64_t now_us) {
-    SamplingParams sampling{.max_tokens = 1};
-    const static ModelFacts facts{.limits = fixture.limits, .eos_token_ids = {}, .tokenizer = {}};
-    made.push_back(std::make_unique<RequestState>(facts, sampling, std::vector<TokenId>{1}, 0,
-                                                  ResponseCallback()));
+/// A queue of requests that are known by their arrival.
+struct AgeingQueue {
+  explicit AgeingQueue(int64_t ageing_us) : queue({}, ageing_us) {}
+
+  void Add(int32_t priority, uint64_t arrival, int64_t now_us) {
+    made.push_back(std::make_unique<RequestState>(facts, SamplingParams{.max_tokens = 1},
+                                                  std::vector<TokenId>{1}, 0, ResponseCallback()));
     made.back()->place.rank.priority = priority;
     made.back()->place.rank.arrival = arrival;
     queue.Insert(&made, made.begin(), now_us);
-  };
-  const auto order = [&] {
+  }
+  std::vector<uint64_t> OrderAt(int64_t now_us) {
+    queue.Age(now_us);
     std::vector<uint64_t> arrivals;
     for (const auto& request : queue) arrivals.push_back(request->place.rank.arrival);
     return arrivals;
-  };
-  add(0, 1, 0);
-  add(3, 2, 250);
-  add(3, 3, 260);
-  EXPECT_EQ(order(), (std::vector<uint64_t>{2, 3, 1}));
-  queue.Age(299);  // the first rose by two, which is not enough
-  EXPECT_EQ(order(), (std::vector<uint64_t>{2, 3, 1}));
-  queue.Age(310);  // by three: equal level, and it came first
-  EXPECT_EQ(order(), (std::vector<uint64_t>{1, 2, 3}));
-  queue.Age(355);  // the second rose in its turn
-  EXPECT_EQ(order(), (std::vector<uint64_t>{2, 1, 3}));
-  queue.Age(400);
-  EXPECT_EQ(order(), (std::vector<uint64_t>{1, 2, 3}));
-  EXPECT_EQ(queue.tokens(), 3);
-  queue.Take(queue.begin(), &made);
-  EXPECT_EQ(queue.tokens(), 2);
-  EXPECT_EQ(made.size(), 1u);
+  }
+
+  const ModelFacts facts{.limits = Fixture().limits, .eos_token_ids = {}, .tokenizer = {}};
+  RequestQueue queue;
+  Requests made;
+};
+
+TEST(ExecutorScheduleTest, AgeingLetsTheLowestGoFirstInTheEnd) {
+  AgeingQueue waiting(/*ageing_us=*/100);
+  waiting.Add(0, 1, 0);
+  waiting.Add(3, 2, 250);
+  waiting.Add(3, 3, 260);
+  EXPECT_EQ(waiting.OrderAt(260), (std::vector<uint64_t>{2, 3, 1}));
+  EXPECT_EQ(waiting.OrderAt(299), (std::vector<uint64_t>{2, 3, 1})) << "two levels do not suffice";
+  EXPECT_EQ(waiting.OrderAt(310), (std::vector<uint64_t>{1, 2, 3})) << "equal level, came first";
+  EXPECT_EQ(waiting.OrderAt(355), (std::vector<uint64_t>{2, 1, 3}))
+      << "the second rose in its turn";
+  EXPECT_EQ(waiting.OrderAt(400), (std::vector<uint64_t>{1, 2, 3}));
+  EXPECT_EQ(waiting.queue.tokens(), 3);
+  waiting.queue.Take(waiting.queue.begin(), &waiting.made);
+  EXPECT_EQ(waiting.queue.tokens(), 2);
+  EXPECT_EQ(waiting.made.size(), 1u);
+}
+
+TEST(ExecutorScheduleTest, RequestsOfAMomentRiseTogether) {
+  AgeingQueue waiting(/*ageing_us=*/6400);
+  waiting.Add(0, 1, 0);
+  waiting.Add(1, 2, 50);
+  EXPECT_EQ(waiting.OrderAt(6399), (std::vector<uint64_t>{2, 1}));
+  EXPECT_EQ(waiting.OrderAt(6400), (std::vector<uint64_t>{1, 2}));
+  EXPECT_EQ(waiting.OrderAt(6499), (std::vector<uint64_t>{1, 2}))
+      << "the second waits for its turn";
+  EXPECT_EQ(waiting.OrderAt(6500), (std::vector<uint64_t>{2, 1}));
 }
 
 TEST(ExecutorScheduleTest, BoundsOfTheQueueAreNamed) {
@@ -283,6 +298,9 @@ TEST(ExecutorScheduleTest, HigherPriorityTakesThePlaceOfALowerOne) {
   fixture.watch->gate.Open();
   EXPECT_EQ(ends.Wait(3), (std::vector<int>{2, 0, 1}));
   EXPECT_EQ(executor->Stats().preemptions, 1);
+  int32_t logged = 0;
+  for (const Iteration& step : executor->Iterations()) logged += step.preempted;
+  EXPECT_EQ(logged, 1);
 }
 
 TEST(StepCostTest, FindsBaseAndSlope) {

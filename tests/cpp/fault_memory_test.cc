@@ -227,6 +227,42 @@ TEST_F(RequestFaultTest, EveryAllocationOfARequest) {
   EXPECT_EQ(Fetch(*executor_->Submit(Question())).token_ids, expected_.token_ids);
 }
 
+TEST_F(RequestFaultTest, EveryAllocationOfSubmitMany) {
+  for (const int64_t count : {int64_t{1}, Inject::kForever}) {
+    int64_t queued = 0, refused = 0;
+    bool hit = true;
+    for (int64_t n = 0; hit && !HasFailure(); ++n) {
+      executor_->Pause();
+      std::vector<Request> requests(3, Question());
+      std::vector<Result<RequestId>> ids;
+      {
+        const Inject inject(Point::kAllocate, n, count);
+        ids = executor_->SubmitMany(std::move(requests));
+        hit = inject.hit();
+      }
+      // What was refused does not run, and what was not answers.
+      int32_t accepted = 0;
+      for (const Result<RequestId>& id : ids) {
+        accepted += id.ok();
+        if (!id.ok()) {
+          EXPECT_EQ(id.status().code(), StatusCode::kResourceExhausted);
+        }
+      }
+      EXPECT_EQ(executor_->Stats().waiting, accepted) << "allocation " << n;
+      queued += accepted;
+      refused += accepted < 3;
+      executor_->Resume();
+      for (const Result<RequestId>& id : ids) {
+        if (!id.ok()) continue;
+        EXPECT_EQ(Fetch(*id).token_ids, expected_.token_ids) << "allocation " << n;
+      }
+      ExpectIdle();
+    }
+    EXPECT_GT(refused, 10);
+    EXPECT_GT(queued, 3);
+  }
+}
+
 TEST_F(RequestFaultTest, NoMemoryAtAllWhileRequestsRunAndWait) {
   for (int round = 0; round < 20 && !HasFailure(); ++round) {
     std::vector<RequestId> ids;

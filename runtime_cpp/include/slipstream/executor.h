@@ -47,7 +47,8 @@ class SLIPSTREAM_API Executor {
   /// Checks and queues a request. A bad request is refused here and costs nothing:
   /// kInvalidArgument, kLimitExceeded (can never fit: names the binding limit), kResourceExhausted
   /// (queue full, or more than 65536 answers beyond the queue that were never fetched with Next),
-  /// kUnavailable (shut down). With a callback, responses go to it; without, fetch them with Next.
+  /// kUnavailable (shut down or draining). With a callback, responses go to it; without, fetch them
+  /// with Next.
   virtual Result<RequestId> Submit(Request request, ResponseCallback callback = {}) = 0;
 
   /// Waits for news of a request submitted without callback; deltas that arrived since the last
@@ -61,7 +62,8 @@ class SLIPSTREAM_API Executor {
   virtual Status Cancel(RequestId id) = 0;
 
   /// Submits all of them at once: no step begins between the first and the last. Each is accepted
-  /// or refused on its own, as by Submit; results are in the order of the requests.
+  /// or refused on its own, as by Submit; results are in the order of the requests. Empty
+  /// where not even the results fit into memory: then none was accepted.
   virtual std::vector<Result<RequestId>> SubmitMany(std::vector<Request> requests,
                                                     ResponseCallback callback = {}) = 0;
 

@@ -53,8 +53,8 @@ struct Iteration {
   int64_t sample_us = 0;
   int32_t prefill_rows = 0;
   int32_t decode_rows = 0;
-  int32_t waiting = 0;           ///< Requests in the queue when the step was planned.
-  int32_t preempted = 0;         ///< Requests that this step sent back to the queue.
+  int32_t waiting = 0;           ///< Requests in the queue after the step.
+  int32_t preempted = 0;         ///< Requests sent back to the queue for it.
   int64_t kv_blocks_free = 0;    ///< After its blocks were taken.
   int64_t kv_blocks_cached = 0;  ///< After its blocks were taken.
   std::vector<IterationEntry> entries;

@@ -6,7 +6,6 @@
 #include <utility>
 
 namespace slipstream::executor {
-
 namespace {
 
 // Log-probabilities of the prompt come from its rows, which the cache would spare.
@@ -90,9 +89,10 @@ bool Batcher::HasRoomFor(const RequestState& request) const {
   // Room for its known tokens, and for one more block of every sequence that runs: a start that
   // is preempted in the next step gains nothing.
   const int64_t tokens = static_cast<int64_t>(request.tokens().size()) + 1;
+  const std::vector<int64_t> need = kv_->Need(tokens);
   for (int32_t g = 0; g < kv_->num_groups(); ++g) {
-    const int64_t need = kv_->Need(tokens)[g] - kv_->Held(request.place.slot, g);
-    if (need + static_cast<int64_t>(running_.size()) >
+    const int64_t lacks = need[g] - kv_->Held(request.place.slot, g);
+    if (lacks + static_cast<int64_t>(running_.size()) >
         kv_->free_blocks(g) + kv_->evictable_blocks(g))
       return false;
   }
@@ -131,11 +131,13 @@ std::vector<sched::RunningSequence> Batcher::Snapshot() {
   std::vector<sched::RunningSequence> snapshot;
   snapshot.reserve(by_index_.size());
   for (RequestState* request : by_index_) {
-    const Placement& place = request->place;
+    Placement& place = request->place;
     sched::RunningSequence sequence;
     if (!request->decoding() && ReadsCache(*request)) {
       const int64_t adopted = kv_->Adopt(place.slot, request->tokens(), request->computed());
-      counters_.cached_tokens += adopted - request->computed();
+      const int64_t reused = adopted - request->computed();
+      counters_.cached_tokens += reused;
+      if (place.preemptions == 0) place.cached_tokens += static_cast<int32_t>(reused);
       request->SetComputed(static_cast<int32_t>(adopted));
       const int32_t producer = kv_->Producer(place.slot);
       if (producer >= 0) sequence.producer = index_of_slot_[producer];

@@ -32,10 +32,6 @@ Result<uint64_t> FreshSeed() {
   }
 }
 
-Status NoMemoryToQueue() {
-  return core::ResourceExhausted("No memory is left to queue the request. Submit again later.");
-}
-
 // What a waiting request holds in memory, apart from constants: the prompt and the lists of its
 // settings.
 int64_t HeldBytes(const Request& request, int64_t prompt_tokens) {
@@ -49,12 +45,13 @@ int64_t HeldBytes(const Request& request, int64_t prompt_tokens) {
   return static_cast<int64_t>(bytes);
 }
 
-Placement PlaceOf(const Request& request) {
+// Of a valid request: its times are bounded, so that no sum overflows.
+Placement PlaceOf(const Request& request, int64_t submitted_us) {
   const auto microseconds = [](std::chrono::milliseconds time) {
     return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
   };
   Placement place;
-  place.submitted_us = NowUs();
+  place.submitted_us = submitted_us;
   place.rank.priority = request.priority;
   if (request.ttft_target.count() > 0)
     place.rank.deadline_us = place.submitted_us + microseconds(request.ttft_target);
@@ -128,7 +125,7 @@ Result<std::vector<TokenId>> ExecutorImpl::PromptIds(Request& request) const {
 
 Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
                                                               ResponseCallback callback) const {
-  Placement place = PlaceOf(request);  // its time begins before it is tokenized
+  const int64_t submitted_us = NowUs();  // its time begins before it is tokenized
   if (Status status =
           ValidateRequest(request, facts_.limits.vocab_size, facts_.tokenizer.has_value());
       !status.ok()) {
@@ -140,6 +137,7 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
         !status.ok())
       return status;
   }
+  Placement place = PlaceOf(request, submitted_us);
   Result<std::vector<TokenId>> prompt = PromptIds(request);
   if (!prompt.ok()) return prompt.status();
   const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
@@ -152,7 +150,7 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
       !status.ok()) {
     return status;
   }
-  const int64_t held_bytes = HeldBytes(request, prompt_tokens);
+  place.held_bytes = HeldBytes(request, prompt_tokens);
   const Result<uint64_t> seed =
       request.sampling.seed ? Result<uint64_t>(*request.sampling.seed) : FreshSeed();
   if (!seed.ok()) return seed.status();
@@ -160,7 +158,6 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
       std::make_unique<RequestState>(facts_, std::move(request.sampling), *std::move(prompt), *seed,
                                      std::move(callback), std::move(request.logits_processors));
   state->place = std::move(place);
-  state->place.held_bytes = held_bytes;
   return state;
 }
 

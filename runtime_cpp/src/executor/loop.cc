@@ -92,19 +92,25 @@ Status EngineLoop::Accepting() const {
 std::vector<Status> EngineLoop::Enqueue(Requests requests) {
   std::vector<Status> statuses;
   statuses.reserve(requests.size());
+  Requests refused;  // destroyed without the mutex: their callbacks are code of the caller
   {
     std::lock_guard<std::mutex> guard(mutex_);
     const int64_t now_us = NowUs();
     while (!requests.empty()) {
       RequestState& request = *requests.front();
-      Status status = stopping_ ? ShutDown() : draining_ ? Draining() : queue_.Admits(request);
+      Status status;
+      try {
+        status = stopping_ ? ShutDown() : draining_ ? Draining() : queue_.Admits(request);
+        if (status.ok()) live_.insert(request.id);
+      } catch (const std::bad_alloc&) {  // those before it are queued
+        status = NoMemoryToQueue();
+      }
       if (status.ok()) {
-        live_.insert(request.id);
         next_limit_us_ = std::min(next_limit_us_, request.place.limit_us);
         queue_.Insert(&requests, requests.begin(), now_us);
         ++stats_.requests_submitted;
       } else {
-        requests.pop_front();
+        refused.splice(refused.end(), requests, requests.begin());
       }
       statuses.push_back(std::move(status));
     }
@@ -264,7 +270,6 @@ void EngineLoop::RunStep() {
     if (paused_) return;  // woken for a cancellation
   }
   iteration_.start_us = NowUs();
-  const int64_t preempted_before = batcher_.counters().preemptions;
   std::vector<StepEntry> entries = batcher_.Plan(iteration_.start_us, cost_.Get());
   Requeue();
   if (entries.empty()) return;
@@ -289,7 +294,9 @@ void EngineLoop::RunStep() {
       if (request->place.first_token_us == 0) request->place.first_token_us = now_us;
     }
   }
-  iteration_.preempted = static_cast<int32_t>(batcher_.counters().preemptions - preempted_before);
+  const int64_t preemptions = batcher_.counters().preemptions;
+  iteration_.preempted =
+      static_cast<int32_t>(preemptions - std::exchange(logged_preemptions_, preemptions));
   CountStep(generated, status.ok());
 }
 
@@ -300,10 +307,7 @@ Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
   const std::lock_guard<StepTurn> turn(*turn_);
   const int64_t submitted_us = NowUs();
   iteration_.schedule_us = submitted_us - iteration_.start_us;
-  if (!copies.empty()) {
-    blocks_copied_ += static_cast<int64_t>(copies.size());
-    if (Status status = backend_->CopyBlocks(copies); !status.ok()) return status;
-  }
+  if (Status status = CopyBlocks(copies); !status.ok()) return status;
   const Result<exec::StepHandle> step = backend_->Submit(batch_);
   if (!step.ok()) return step.status();
   const StepRelease release{*backend_, *step};
@@ -317,6 +321,24 @@ Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
   computed_us = NowUs();
   if (!batch_.outputs.empty()) status = sampler_.Sample(*backend_, *step, entries);
   iteration_.sample_us = NowUs() - computed_us;
+  return status;
+}
+
+Status EngineLoop::CopyBlocks(const std::vector<core::BlockCopy>& copies) {
+  if (copies.empty()) return Status::Ok();
+  Status status;
+  try {
+    status = backend_->CopyBlocks(copies);
+  } catch (const std::exception& error) {
+    status = FromException(error);
+  }
+  if (status.ok()) {
+    blocks_copied_ += static_cast<int64_t>(copies.size());
+    return status;
+  }
+  // A target may be the begin of a sequence without rows in this step, or be cached already.
+  batcher_.kv().Reset();
+  for (const auto& request : batcher_.running()) request->Finish(FinishReason::kError, status);
   return status;
 }
 

@@ -81,6 +81,8 @@ class EngineLoop {
   void RunStep();
   /// Submits, waits, samples. An error concerns all entries; a bad row ends its own request only.
   Status ExecuteStep(std::vector<StepEntry>& entries);
+  /// Before a step. An error ends all that runs and empties the cache.
+  Status CopyBlocks(const std::vector<core::BlockCopy>& copies);
   void DescribeStep(const std::vector<StepEntry>& entries);
   void CountStep(int64_t generated, bool computed);
   /// Frees what finished requests hold, then tells the news of all, each request once.
@@ -107,8 +109,9 @@ class EngineLoop {
   StepSampler sampler_;
   StepCostEstimate cost_;
   exec::StepBatch batch_;
-  Iteration iteration_;     // the step in work
-  int64_t recomputed_ = 0;  // of its rows
+  Iteration iteration_;             // the step in work
+  int64_t recomputed_ = 0;          // of its rows
+  int64_t logged_preemptions_ = 0;  // those that the steps before it tell of
   int64_t blocks_copied_ = 0;
   int64_t deliver_us_ = 0;
 

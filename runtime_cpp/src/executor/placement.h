@@ -36,7 +36,7 @@ struct Placement {
   int64_t waited_us = 0;   ///< In the queue, until the step that has not run yet; then 0.
   int64_t held_bytes = 0;  ///< Counts against max_queued_bytes.
 
-  int32_t cached_tokens = 0;    ///< Of the prompt, when it first started.
+  int32_t cached_tokens = 0;    ///< Of the prompt, before a preemption.
   int32_t computed_before = 0;  ///< Tokens that were computed when it was preempted.
   int32_t preemptions = 0;
 };

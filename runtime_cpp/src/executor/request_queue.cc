@@ -4,8 +4,14 @@
 #include <iterator>
 #include <string>
 
+#include "core/resource_exhausted.h"
+
 namespace slipstream::executor {
 namespace {
+
+// Looking at the whole queue for each request that rises would cost every step its length: they
+// rise together, late by at most this part of the interval.
+constexpr int64_t kLooksPerInterval = 64;
 
 Status Full(const char* what, int64_t waiting, int64_t more, const char* limit_name,
             int64_t limit) {
@@ -16,6 +22,10 @@ Status Full(const char* what, int64_t waiting, int64_t more, const char* limit_n
 }
 
 }  // namespace
+
+Status NoMemoryToQueue() noexcept {
+  return core::ResourceExhausted("No memory is left to queue the request. Submit again later.");
+}
 
 Status RequestQueue::Admits(const RequestState& request) const {
   if (limits_.requests > 0 && size() >= limits_.requests) {
@@ -68,6 +78,7 @@ void RequestQueue::Age(int64_t now_us) {
     next_ageing_us_ =
         std::min(next_ageing_us_, place.queued_us + (waited / ageing_us_ + 1) * ageing_us_);
   }
+  next_ageing_us_ = std::max(next_ageing_us_, now_us + ageing_us_ / kLooksPerInterval);
   waiting_.sort([](const auto& a, const auto& b) {
     return sched::ServedBefore(a->place.rank, b->place.rank);
   });

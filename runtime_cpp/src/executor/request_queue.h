@@ -13,6 +13,9 @@ namespace slipstream::executor {
 /// A request moves from one list to another without an allocation, so it is never lost.
 using Requests = std::list<std::unique_ptr<RequestState>>;
 
+/// The answer where memory ran out before a request was queued.
+Status NoMemoryToQueue() noexcept;
+
 /// Bounds of the queue; 0: none.
 struct QueueLimits {
   int64_t requests = 0;
@@ -37,7 +40,8 @@ class RequestQueue {
   /// Gives the request to the end of `to`.
   void Take(Requests::iterator request, Requests* to);
 
-  /// Raises the levels of those that have waited long enough, and restores the order.
+  /// Raises the levels of those that have waited long enough, and restores the order. Does so at
+  /// most 64 times in an ageing interval.
   void Age(int64_t now_us);
 
   Requests::iterator begin() { return waiting_.begin(); }
