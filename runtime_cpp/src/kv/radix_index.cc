@@ -129,7 +129,6 @@ RadixIndex::Node* RadixIndex::MakeRoot(std::string_view key) {
   if (const auto found = roots_.find(key); found != roots_.end()) return found->second.get();
   const auto root = roots_.emplace(std::string(key), std::make_unique<Node>()).first;
   root->second->key = &root->first;
-  ++nodes_;
   return root->second.get();
 }
 
@@ -142,7 +141,6 @@ RadixIndex::Node* RadixIndex::Split(Node* node, size_t blocks) {
   upper->hashes.assign(node->hashes.begin(), node->hashes.begin() + cut);
   upper->children.resize(1);
   // Nothing fails from here on.
-  ++nodes_;
   upper->parent = parent;
   upper->depth = node->depth;
   Child& link = parent->children[LowerBound(*parent, FirstBlock(node->tokens, block_tokens_))];
@@ -185,7 +183,6 @@ RadixIndex::Node* RadixIndex::AddChild(Node* node, TokenSpan tokens) {
   const size_t at = LowerBound(*node, FirstBlock(tokens, block_tokens_));
   const auto added = node->children.insert(node->children.begin() + static_cast<int64_t>(at),
                                            Child{tokens.front(), std::move(child)});
-  ++nodes_;
   return added->node.get();
 }
 
@@ -361,7 +358,6 @@ void RadixIndex::Trim(Node* node) {
 }
 
 void RadixIndex::Unlink(Node* node) {
-  --nodes_;
   if (node->parent == nullptr) {
     roots_.erase(roots_.find(std::string_view(*node->key)));
     return;

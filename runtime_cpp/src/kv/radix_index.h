@@ -83,7 +83,6 @@ class RadixIndex {
 
   /// Keys under which something is known.
   int64_t keys() const { return static_cast<int64_t>(roots_.size()); }
-  int64_t nodes() const { return nodes_; }
 
  private:
   using TokenSpan = std::span<const TokenId>;
@@ -134,7 +133,6 @@ class RadixIndex {
   const DropListener on_drop_;
   std::vector<Place> places_;  // by block
   Roots roots_;
-  int64_t nodes_ = 0;
 };
 
 }  // namespace slipstream::kv
