@@ -61,12 +61,14 @@ def build_cached(
     try:
         root.mkdir(parents=True, exist_ok=True)
         with _locked(target.with_suffix(".lock")):
+            # In use from here on: a process that makes room for another engine passes over it.
+            with contextlib.suppress(FileNotFoundError):
+                os.utime(target)
             if not _sound(target):
                 from slipstream.builder.build import build
 
                 build(folder, target, wanted, progress)
                 _evict(root, limit, target, log or _to_stderr)
-            os.utime(target)
     except OSError as error:
         raise IoError(
             f"{error.filename or root}: {error.strerror}; set SLIPSTREAM_CACHE to a folder that "
@@ -107,7 +109,10 @@ def _evict(root: Path, limit: int, keep: Path, log: Callable[[str], None]) -> No
             return
         if path == keep or used > newest:
             continue
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_mtime > newest:  # Given out meanwhile.
+                continue
+            path.unlink()
         total -= size
         day = time.strftime("%F", time.localtime(used))
         log(

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from tiny_models import TinyConfig, make_checkpoint
 
+from slipstream.builder import cache
 from slipstream.builder.cache import build_cached
 from slipstream.builder.config import BuildConfig
 from slipstream.errors import InvalidArgumentError, SlipstreamError
@@ -52,6 +53,26 @@ def test_a_damaged_entry_is_built_again(checkpoint: Path) -> None:
     path.write_bytes(whole[:5000])
     assert build_cached(checkpoint) == path
     assert path.read_bytes() == whole
+
+
+def test_an_entry_that_is_looked_at_is_not_evicted(
+    checkpoint: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = build_cached(checkpoint)
+    os.utime(path, (0, 0))
+    sound = cache._sound
+
+    def evicted_meanwhile(entry: Path) -> bool:
+        cache._evict(entry.parent, 1, entry.with_name("other.engine"), lambda line: None)
+        return sound(entry)
+
+    def no_build(*_: object) -> None:
+        raise AssertionError("built again")
+
+    monkeypatch.setattr(cache, "_sound", evicted_meanwhile)
+    monkeypatch.setattr("slipstream.builder.build.build", no_build)
+    assert build_cached(checkpoint) == path
+    assert path.exists()
 
 
 def test_the_longest_unused_engines_go(
