@@ -41,10 +41,10 @@ struct Conversations {
     for (int64_t i = 0; i < count; ++i) {
       std::vector<TokenId> tokens = system;
       for (int64_t turn = 1; turn <= 8; ++turn) {
-        const auto more = Draw(random, (length * turn + 7) / 8 - tokens.size() % length);
-        if (static_cast<int64_t>(tokens.size()) < length * turn / 8)
-          tokens.insert(tokens.end(), more.begin(), more.end());
-        tokens.resize(std::min<size_t>(tokens.size(), length));
+        const auto until = static_cast<size_t>(length * turn / 8);
+        if (until <= tokens.size()) continue;
+        const auto more = Draw(random, until - tokens.size());
+        tokens.insert(tokens.end(), more.begin(), more.end());
         ComputeAndClose(kv, 0, tokens);
       }
       tokens.push_back(7);

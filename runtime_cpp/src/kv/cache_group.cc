@@ -89,6 +89,21 @@ void CacheGroup::Open(int32_t slot, const SequenceTerms& terms, const RadixIndex
   ++sequence.held;
 }
 
+void CacheGroup::OpenEmpty(int32_t slot, const SequenceTerms& terms, int64_t tokens, int64_t need) {
+  Sequence& sequence = tables_[slot];
+  assert(sequence.blocks.empty());
+  sequence.blocks.resize(BlocksToCover(spec_, tokens), -1);
+  sequence.reserve = terms.reserve;
+  sequence.retention = terms.retention;
+  sequence.need = terms.reserve ? need : 0;
+  need_ += sequence.need;
+  sequence.first_live = std::min<int64_t>(FirstLive(tokens), sequence.blocks.size());
+  for (size_t b = sequence.first_live; b < sequence.blocks.size(); ++b) {
+    sequence.blocks[b] = TakeFree(terms.reserve, terms.writer);
+    ++sequence.held;
+  }
+}
+
 bool CacheGroup::MustCopy(int32_t block) const {
   if (pool_.references(block) > 1) return true;
   // One that only the index shares is copied too, unless that would take a promised block.

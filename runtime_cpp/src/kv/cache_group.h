@@ -66,6 +66,11 @@ class CacheGroup {
   void Open(int32_t slot, const SequenceTerms& terms, const RadixIndex::Found& found, int64_t hit,
             int64_t need, std::vector<BlockCopy>* copies);
 
+  /// Gives `slot` free blocks for what the position after `tokens` of them reads. The cost (need,
+  /// or the blocks where it does not reserve) must be there. Throws std::bad_alloc and changes
+  /// nothing then.
+  void OpenEmpty(int32_t slot, const SequenceTerms& terms, int64_t tokens, int64_t need);
+
   /// Blocks that Extend lacks beyond Unreserved() (a sequence that does not reserve) or beyond the
   /// need (one that does); 0: it will do.
   int64_t ExtendLacks(int32_t slot, int64_t first, int64_t count) const;

@@ -112,6 +112,36 @@ Result<int64_t> KvManager::Open(int32_t slot, const OpenRequest& request) {
   return hit;
 }
 
+Status KvManager::OpenEmpty(int32_t slot, const OpenRequest& request) {
+  assert(!is_open(slot));
+  const auto size = static_cast<int64_t>(request.tokens.size());
+  const std::vector<int64_t> need = Need(request.total_tokens);
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const GroupSpec& spec = groups_[g]->spec();
+    const int64_t available = groups_[g]->Unreserved();
+    const int64_t cost =
+        request.reserve ? need[g] : BlocksToCover(spec, size) - FirstLiveBlock(spec, size);
+    if (cost > available) return Lacks(g, available, cost, "Wait until other sequences end.");
+  }
+  Tick();
+  const bool caches = options_.enable_cache;
+  sequences_[slot] = {
+      ++writers_, request.reserve, caches && request.read_cache, caches && request.write_cache, {}};
+  try {
+    sequences_[slot].retention = request.retention;
+    registry_.Open(slot, request.cache_key, caches ? request.tokens : std::span<const TokenId>(), 0,
+                   false);
+    for (size_t g = 0; g < groups_.size(); ++g)
+      groups_[g]->OpenEmpty(slot, Terms(slot), size, need[g]);
+  } catch (const std::bad_alloc&) {
+    CloseBlocks(slot);
+    registry_.Close(slot);
+    throw;
+  }
+  registry_.SetProduces(slot, sequences_[slot].stores);
+  return Status::Ok();
+}
+
 Status KvManager::TryOpen(int32_t slot, const SequenceTerms& terms, std::span<const int64_t> need,
                           int64_t hit) {
   for (size_t g = 0; g < groups_.size(); ++g) {

@@ -79,6 +79,12 @@ class KvManager {
   /// found, would exceed what is unreserved. Throws std::bad_alloc and changes nothing then.
   Result<int64_t> Open(int32_t slot, const OpenRequest& request);
 
+  /// Opens `slot` with a block for each place that the position after request.tokens reads, without
+  /// looking into the index: for keys and values that come from elsewhere. Write the blocks, then
+  /// Commit. kResourceExhausted (nothing changed) as for Open. Throws std::bad_alloc and changes
+  /// nothing then.
+  Status OpenEmpty(int32_t slot, const OpenRequest& request);
+
   /// Prepares the positions [first, first + count): frees the blocks that left a window, takes the
   /// blocks that are missing, evicting cached ones if it must, and copies a block that would be
   /// written while others hold it or the index knows it. Positions are extended in order.
