@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <string>
@@ -180,27 +179,6 @@ TEST_F(EngineFileTest, LoadTouchesNoWeightPage) {
   EXPECT_LT(resident, 8 << 20);
   ASSERT_TRUE((*file)->Verify(Verify::kFull).ok());
   EXPECT_GT(ResidentBytes(path_), 30 << 20);
-}
-
-TEST_F(EngineFileTest, LoadsAManifestOfARealModelFast) {
-  TestFileOptions options;
-  options.extra_tensors = 300;
-  options.weights_size = 1 << 20;
-  options.tokenizer = std::string(2 << 20, ' ');
-  WriteBytes(path_, WriteTestFile(options).bytes);
-  double best = 1e9;
-  for (int i = 0; i < 5; ++i) {
-    const auto start = std::chrono::steady_clock::now();
-    auto file = EngineFile::Load(path_, Verify::kDefault);
-    ASSERT_TRUE(file.ok()) << file.status().message();
-    ASSERT_TRUE(MapWeights(*file).ok());
-    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - start;
-    best = std::min(best, time.count());
-  }
-  RecordProperty("load_ms", std::to_string(best));
-  // Wide of what is measured (a few ms), so that a busy machine or a sanitizer does not fail it; a
-  // scan of the weights or a quadratic lookup would.
-  EXPECT_LT(best, 250.0);
 }
 
 }  // namespace

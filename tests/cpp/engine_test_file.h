@@ -37,9 +37,8 @@ struct TestFileOptions {
   std::string tokenizer = R"({"model":{"type":"BPE"}})";
   std::string chat_template = "{{ messages }}";  ///< Empty: no such section.
   std::string tokenizer_config = "{}";
-  int extra_tensors = 0;  ///< Beside the two fixed ones, 256 bytes each.
-  std::string plan;       ///< Of the CPU; empty: a plan that cannot run.
-  std::string weights;    ///< Empty: `weights_size` random bytes.
+  std::string plan;     ///< Of the CPU; empty: a plan that cannot run.
+  std::string weights;  ///< Empty: `weights_size` random bytes.
   /// Last change of the manifest, after everything in it is right.
   std::function<void(nlohmann::json&)> edit = [](nlohmann::json&) {};
 };
@@ -146,10 +145,6 @@ inline TestFile WriteTestFile(const TestFileOptions& options = {}) {
   PadTo(file.bytes, 4096);
   manifest["tensors"] = {TestTensor("embed", "row_major", {10, 8}, 0, 320),
                          TestTensor("linear", "n16k4", {20, 8}, 512, 1024)};
-  for (int i = 0; i < options.extra_tensors; ++i) {
-    manifest["tensors"].push_back(TestTensor("model.layers." + std::to_string(i) + ".weight",
-                                             "row_major", {64}, 1536 + 256 * i, 256));
-  }
   options.edit(manifest);
 
   const std::string text = manifest.dump();
