@@ -46,7 +46,7 @@ class Slipstream:
         from slipstream import LLM
 
         self.name = f"slipstream {name}"
-        self._llm = LLM(path, threads=threads)
+        self._llm = LLM(path, threads=threads, prefix_cache=False)
         self._random = random.Random(0)
 
     def measure(self, row: str) -> float:
