@@ -201,8 +201,10 @@ TEST(CpuBackend, RefusesBlocksThatDoNotExist) {
   const auto refuses = [](const Status& status) {
     return status.code() == StatusCode::kInvalidArgument && !status.message().empty();
   };
-  for (const BlockCopy copy : {BlockCopy{-1, 0, 1}, BlockCopy{99, 0, 1}, BlockCopy{0, 64, 1},
-                               BlockCopy{0, 0, -1}, BlockCopy{0, 0, 64}}) {
+  for (const BlockCopy copy :
+       {BlockCopy{-1, 0, 1}, BlockCopy{99, 0, 1}, BlockCopy{0, 64, 1}, BlockCopy{0, 0, -1},
+        BlockCopy{0, 0, 64}, BlockCopy{0, 0, 1, core::Tier::kDevice, core::Tier::kHost},
+        BlockCopy{0, 0, 1, core::Tier::kHost, core::Tier::kDevice}}) {
     EXPECT_TRUE(refuses(backend.CopyBlocks({&copy, 1})));
   }
   EXPECT_TRUE(refuses(backend.ReadBlock(0, 64, image)));

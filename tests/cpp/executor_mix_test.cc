@@ -84,7 +84,8 @@ void ExpectSame(const Response& got, const Response& want, const Request& reques
   ASSERT_EQ(got.stop_token, want.stop_token);
 }
 
-void RunMix(uint32_t seed, bool backend_samples, ExecutorStats* sum = nullptr) {
+void RunMix(uint32_t seed, bool backend_samples, ExecutorStats* sum = nullptr,
+            bool host_tier = false) {
   SCOPED_TRACE(testing::Message() << "seed " << seed);
   std::mt19937 random(seed);
   Fixture fixture;
@@ -104,6 +105,8 @@ void RunMix(uint32_t seed, bool backend_samples, ExecutorStats* sum = nullptr) {
   // From a pool that barely holds the longest request to one that never binds.
   const int64_t per_sequence = (96 / fixture.fake.block_tokens + 3) * 96;
   fixture.config.kv_memory_bytes = per_sequence * (2 + random() % 8);
+  if (fixture.config.prefix_cache && host_tier)
+    fixture.config.host_kv_bytes = fixture.config.kv_memory_bytes * (1 + random() % 8) / 2;
   const std::unique_ptr<Executor> executor = fixture.Make();
   ASSERT_NE(executor, nullptr);
 
@@ -180,6 +183,8 @@ void RunMix(uint32_t seed, bool backend_samples, ExecutorStats* sum = nullptr) {
   sum->blocks_copied += stats.blocks_copied;
   sum->preemptions += stats.preemptions;
   sum->recomputed_tokens += stats.recomputed_tokens;
+  sum->blocks_swapped_out += stats.blocks_swapped_out;
+  sum->blocks_swapped_in += stats.blocks_swapped_in;
 }
 
 TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAlone) {
@@ -190,6 +195,14 @@ TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAlone) {
   EXPECT_GT(sum.blocks_copied, 20);
   EXPECT_GT(sum.preemptions, 20);
   EXPECT_GT(sum.recomputed_tokens, 20);
+}
+
+TEST(ExecutorMixTest, EveryRequestEqualsTheRequestAloneWithAHostTier) {
+  ExecutorStats sum;
+  for (uint32_t seed = 201; seed <= 225; ++seed) RunMix(seed, false, &sum, true);
+  EXPECT_GT(sum.blocks_swapped_out, 1000);
+  EXPECT_GT(sum.blocks_swapped_in, 200);
+  EXPECT_GT(sum.preemptions, 20);
 }
 
 TEST(ExecutorMixTest, BackendThatSamplesGivesTheSame) {

@@ -97,6 +97,8 @@ struct FakeWatch {
   std::atomic<int32_t> inside{0};
   std::atomic<int64_t> copies{0};
   std::atomic<bool> fail_copies{false};  ///< The next call of CopyBlocks fails.
+  std::atomic<bool> fail_reads{false};   ///< The next call of ReadBlock fails.
+  std::atomic<bool> fail_writes{false};  ///< The next call of WriteBlock fails.
 };
 
 class PagedFake : public exec::Backend {
@@ -190,6 +192,8 @@ class PagedFake : public exec::Backend {
   // A token and its position, two bytes each: the smallest group has four bytes per position.
   Status ReadBlock(int32_t group, int32_t block, std::span<std::byte> image) override {
     EXPECT_EQ(watch_->inside, 0) << "a block was read inside a step";
+    if (watch_->fail_reads.exchange(false))
+      return Status(StatusCode::kInternal, "the fake was told to fail");
     EXPECT_EQ(static_cast<int64_t>(image.size()), groups_[group].bytes_per_block);
     for (int32_t i = 0; i < options_.block_tokens; ++i) {
       const Cell& cell = Block(group, block)[i];
@@ -202,6 +206,8 @@ class PagedFake : public exec::Backend {
 
   Status WriteBlock(int32_t group, int32_t block, std::span<const std::byte> image) override {
     EXPECT_EQ(watch_->inside, 0) << "a block was written inside a step";
+    if (watch_->fail_writes.exchange(false))
+      return Status(StatusCode::kInternal, "the fake was told to fail");
     EXPECT_EQ(static_cast<int64_t>(image.size()), groups_[group].bytes_per_block);
     for (int32_t i = 0; i < options_.block_tokens; ++i) {
       int16_t pair[2];

@@ -5,3 +5,4 @@ slipstream_test(executor_text_test executor_text_test.cc ROOMS ${executor_rooms}
 slipstream_test(executor_parts_test executor_parts_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_schedule_test executor_schedule_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_prefix_test executor_prefix_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_host_tier_test executor_host_tier_test.cc ROOMS ${executor_rooms})

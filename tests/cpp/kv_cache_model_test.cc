@@ -23,6 +23,8 @@ struct ModelSetup {
   bool cache = true;
   int reserving = 2;  // of 4
   bool forks = true;
+  std::vector<int64_t> host_slots = {};
+  bool retention = false;
 };
 
 class Simulation {
@@ -30,8 +32,12 @@ class Simulation {
   Simulation(const ModelSetup& setup, uint32_t seed)
       : setup_(setup),
         random_(seed),
-        kv_(setup.groups, setup.blocks, kSlots, kChunk, {.enable_cache = setup.cache}),
-        pool_(setup.groups, setup.blocks) {
+        kv_(setup.groups, setup.blocks, kSlots, kChunk,
+            {.enable_cache = setup.cache,
+             .max_events = 1 << 20,
+             .host_slots = setup.host_slots,
+             .clock = [this] { return milliseconds_; }}),
+        pool_(setup.groups, setup.blocks, setup.host_slots) {
     for (const GroupSpec& group : setup.groups)
       unit_ = std::lcm(unit_, int64_t{group.block_tokens});
     for (int i = 0; i < 6; ++i) {
@@ -73,12 +79,15 @@ class Simulation {
     EXPECT_EQ(kv_.pinned_blocks(), 0);
     EXPECT_EQ(kv_.free_blocks() + kv_.evictable_blocks(), kv_.total_blocks());
     EXPECT_EQ(kv_.Unreserved(), setup_.blocks);
+    moved_out = kv_.moved_out();
+    moved_in = kv_.moved_in();
     kv_.Reset();
     EXPECT_EQ(kv_.free_blocks(), kv_.total_blocks());
+    EXPECT_EQ(kv_.host_used_slots(), 0);
   }
 
   int64_t hits = 0, hit_tokens = 0, copies = 0, refused_opens = 0, refused_extends = 0;
-  int64_t adopted = 0, produced = 0, forks = 0, steps = 0;
+  int64_t adopted = 0, produced = 0, forks = 0, steps = 0, moved_out = 0, moved_in = 0;
 
  private:
   struct Sequence {
@@ -115,13 +124,21 @@ class Simulation {
     const auto before = Snapshot();
     const std::vector<TokenId> known = sequence.Known();
     const int64_t match = kv_.Match(sequence.key, known);
+    milliseconds_ += static_cast<int64_t>(random_() % 5);
+    std::vector<RetentionRange> retention;
+    if (setup_.retention && random_() % 3 == 0) {
+      retention.push_back({.first = Draw(20),
+                           .priority = static_cast<int32_t>(random_() % 100),
+                           .duration = std::chrono::milliseconds(random_() % 200)});
+    }
     const Result<int64_t> hit =
         kv_.Open(slot, {.cache_key = sequence.key,
                         .tokens = known,
                         .total_tokens = static_cast<int64_t>(sequence.tokens.size()),
                         .reserve = sequence.reserve,
                         .read_cache = sequence.reads,
-                        .write_cache = sequence.stores});
+                        .write_cache = sequence.stores,
+                        .retention = retention});
     if (!hit.ok()) {
       ASSERT_EQ(hit.status().code(), StatusCode::kResourceExhausted) << hit.status().message();
       ASSERT_EQ(Snapshot(), before);
@@ -303,7 +320,41 @@ class Simulation {
     return all;
   }
 
+  // What the events say is where must be what the gauges count: a content is in one place only.
+  void CheckEvents() {
+    for (const KvEvent& event : kv_.TakeEvents()) {
+      for (const uint64_t hash : event.hashes) {
+        std::map<uint64_t, Tier>& places = places_[event.group];
+        const auto place = places.find(hash);
+        if (event.kind == KvEvent::Kind::kStored) {
+          ASSERT_EQ(place, places.end());
+          places[hash] = Tier::kDevice;
+          continue;
+        }
+        ASSERT_NE(place, places.end());
+        if (event.kind == KvEvent::Kind::kRemoved) {
+          places.erase(place);
+          continue;
+        }
+        ASSERT_EQ(place->second, event.from);
+        ASSERT_NE(event.from, event.to);
+        place->second = event.to;
+      }
+    }
+    ASSERT_EQ(kv_.dropped_events(), 0);
+    int64_t on_host = 0;
+    for (size_t g = 0; g < setup_.groups.size(); ++g) {
+      const auto group = static_cast<int32_t>(g);
+      int64_t on_device = 0;
+      for (const auto& [hash, tier] : places_[group])
+        ++(tier == Tier::kDevice ? on_device : on_host);
+      ASSERT_EQ(on_device, kv_.cached_blocks(group));
+    }
+    ASSERT_EQ(on_host, kv_.host_used_slots());
+  }
+
   void CheckAccounts() {
+    CheckEvents();
     for (size_t g = 0; g < setup_.groups.size(); ++g) {
       const auto group = static_cast<int32_t>(g);
       const GroupSpec& spec = setup_.groups[g];
@@ -353,10 +404,13 @@ class Simulation {
   std::vector<std::vector<TokenId>> texts_;
   std::map<int32_t, Sequence> open_;
   uint64_t opened_ = 0;
+  int64_t milliseconds_ = 0;
+  std::map<int32_t, std::map<uint64_t, Tier>> places_;  // of each group's cached contents
 };
 
 void RunMany(const ModelSetup& setup, uint32_t first_seed, bool expect_hits) {
   int64_t hits = 0, copies = 0, adopted = 0, produced = 0, refused_opens = 0, refused_extends = 0;
+  int64_t moved_out = 0, moved_in = 0;
   for (uint32_t seed = first_seed; seed < first_seed + 6; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
     Simulation simulation(setup, seed);
@@ -369,6 +423,14 @@ void RunMany(const ModelSetup& setup, uint32_t first_seed, bool expect_hits) {
     produced += simulation.produced;
     refused_opens += simulation.refused_opens;
     refused_extends += simulation.refused_extends;
+    moved_out += simulation.moved_out;
+    moved_in += simulation.moved_in;
+  }
+  if (setup.host_slots.empty()) {
+    EXPECT_EQ(moved_out + moved_in, 0);
+  } else {
+    EXPECT_GT(moved_out, 500);
+    EXPECT_GT(moved_in, 50);
   }
   testing::Test::RecordProperty("hits", std::to_string(hits));
   if (expect_hits) {
@@ -381,7 +443,7 @@ void RunMany(const ModelSetup& setup, uint32_t first_seed, bool expect_hits) {
     if (setup.reserving < 4) {
       EXPECT_GT(refused_extends, 20);
     }
-    EXPECT_GT(produced, 20);
+    EXPECT_GT(produced, setup.host_slots.empty() ? 20 : 5);
   } else {
     EXPECT_EQ(hits, 0);
     EXPECT_EQ(adopted, 0);
@@ -413,6 +475,25 @@ TEST(KvCacheModelTest, EverybodyReservesOrNobody) {
   setup.reserving = 0;
   setup.blocks = {40, 16};
   RunMany(setup, 71, true);
+}
+
+TEST(KvCacheModelTest, HostTier) {
+  for (const int64_t slots : {3, 20, 400}) {
+    SCOPED_TRACE(testing::Message() << slots << " slots");
+    RunMany({.groups = {Full(4)}, .blocks = {45}, .host_slots = {slots}}, 91, true);
+    RunMany({.groups = {Window(4, 6)}, .blocks = {17}, .host_slots = {slots}}, 101, true);
+    ModelSetup setup{.groups = {Full(4), Window(4, 6), Window(8, 20), Window(2, 1)},
+                     .blocks = {45, 18, 14, 30},
+                     .host_slots = {slots, slots, slots, slots},
+                     .retention = true};
+    RunMany(setup, 111, true);
+    setup.reserving = 0;
+    setup.forks = false;
+    RunMany(setup, 121, true);
+    setup.reserving = 4;
+    setup.blocks = {60, 30, 20, 40};
+    RunMany(setup, 131, true);
+  }
 }
 
 TEST(KvCacheModelTest, WithoutCache) {

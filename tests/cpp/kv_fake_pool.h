@@ -23,16 +23,21 @@ inline GroupSpec Window(int32_t block_tokens, int32_t window) {
 
 class FakePool {
  public:
-  FakePool(std::vector<GroupSpec> groups, const std::vector<int64_t>& blocks)
+  FakePool(std::vector<GroupSpec> groups, const std::vector<int64_t>& blocks,
+           const std::vector<int64_t>& host_slots = {})
       : groups_(std::move(groups)) {
-    for (size_t g = 0; g < groups_.size(); ++g)
-      cells_.emplace_back(blocks[g], std::vector<uint64_t>(groups_[g].block_tokens, 0));
+    for (size_t g = 0; g < groups_.size(); ++g) {
+      const std::vector<uint64_t> empty(groups_[g].block_tokens, 0);
+      cells_.emplace_back(blocks[g], empty);
+      host_.emplace_back(host_slots.empty() ? 0 : host_slots[g], empty);
+    }
   }
 
   void Copy(const std::vector<BlockCopy>& copies) {
     for (const BlockCopy& copy : copies) {
-      ASSERT_NE(copy.source, copy.target);
-      cells_[copy.group][copy.target] = cells_[copy.group][copy.source];
+      ASSERT_TRUE(copy.from != copy.to || copy.source != copy.target);
+      Tiered(copy.to).at(copy.group).at(copy.target) =
+          Tiered(copy.from).at(copy.group).at(copy.source);
     }
   }
 
@@ -78,8 +83,12 @@ class FakePool {
   }
 
  private:
+  using Cells = std::vector<std::vector<std::vector<uint64_t>>>;
+  Cells& Tiered(Tier tier) { return tier == Tier::kDevice ? cells_ : host_; }
+
   std::vector<GroupSpec> groups_;
-  std::vector<std::vector<std::vector<uint64_t>>> cells_;
+  Cells cells_;
+  Cells host_;
 };
 
 }  // namespace slipstream::kv

@@ -63,6 +63,14 @@ struct ExecutorConfig {
   std::chrono::milliseconds ageing{10000};
   /// Keep the KV of finished requests and of common prefixes for later requests.
   bool prefix_cache = true;
+  /// Size of the host tier, a second pool in a temporary file that the system keeps in memory where
+  /// it can: cached KV that must leave the first moves there and comes back when it is needed, so
+  /// that idle conversations and preempted requests are not computed again. 0: none. The disk space
+  /// is taken at once. Needs prefix_cache.
+  uint64_t host_kv_bytes = 0;
+  /// The folder of that file, which has no name in it; empty: $TMPDIR, or else /tmp. On a tmpfs, as
+  /// /tmp often is, it takes memory rather than disk.
+  std::string host_kv_dir;
   /// Steps that Executor::Iterations remembers; 0: none.
   int32_t iteration_history = 1024;
 };

@@ -16,21 +16,25 @@ struct ExecutorStats {
   int64_t recomputed_tokens = 0;  ///< Of prefill_tokens_computed: computed before, then preempted.
   int64_t generated_tokens = 0;
   int64_t requests_submitted = 0;
-  int64_t requests_finished = 0;  ///< With any finish reason.
-  int64_t preemptions = 0;        ///< Times that a running request went back to the queue.
-  int64_t blocks_copied = 0;      ///< KV blocks copied on write or for a partial hit.
-  int64_t schedule_us = 0;        ///< Time spent on choosing and preparing steps.
-  int64_t model_us = 0;           ///< Time spent in the model.
-  int64_t sample_us = 0;          ///< Time spent on drawing tokens and on text.
-  int64_t deliver_us = 0;         ///< Time spent in callbacks and mailboxes.
-  int32_t running = 0;            ///< Gauge: requests that hold KV blocks.
-  int32_t waiting = 0;            ///< Gauge: requests not yet started, or preempted.
-  int64_t waiting_tokens = 0;     ///< Gauge: prompt tokens of the waiting requests.
-  int64_t kv_blocks_total = 0;    ///< Over all cache groups.
-  int64_t kv_blocks_free = 0;     ///< Gauge: neither held by a request nor cached.
+  int64_t requests_finished = 0;   ///< With any finish reason.
+  int64_t preemptions = 0;         ///< Times that a running request went back to the queue.
+  int64_t blocks_copied = 0;       ///< KV blocks copied on write or for a partial hit.
+  int64_t blocks_swapped_out = 0;  ///< KV blocks moved to the host tier instead of forgotten.
+  int64_t blocks_swapped_in = 0;   ///< KV blocks brought back from it.
+  int64_t schedule_us = 0;         ///< Time spent on choosing and preparing steps.
+  int64_t model_us = 0;            ///< Time spent in the model.
+  int64_t sample_us = 0;           ///< Time spent on drawing tokens and on text.
+  int64_t deliver_us = 0;          ///< Time spent in callbacks and mailboxes.
+  int32_t running = 0;             ///< Gauge: requests that hold KV blocks.
+  int32_t waiting = 0;             ///< Gauge: requests not yet started, or preempted.
+  int64_t waiting_tokens = 0;      ///< Gauge: prompt tokens of the waiting requests.
+  int64_t kv_blocks_total = 0;     ///< Over all cache groups.
+  int64_t kv_blocks_free = 0;      ///< Gauge: neither held by a request nor cached.
   /// Gauge: held by no request, kept for later ones and given up when a request needs the block.
   /// Free and cached together equal the total when nothing runs.
   int64_t kv_blocks_cached = 0;
+  int64_t host_blocks_total = 0;  ///< Of the host tier, over all cache groups.
+  int64_t host_blocks_used = 0;   ///< Gauge: hold the KV of blocks that left the pool.
 };
 
 /// One request's part in a step.

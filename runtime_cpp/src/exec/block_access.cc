@@ -31,6 +31,9 @@ Status CheckBlock(const BlockPools& pools, int32_t group, int64_t block) {
 
 Status CheckCopies(const BlockPools& pools, std::span<const BlockCopy> copies) {
   for (const BlockCopy& copy : copies) {
+    if (!copy.in_device()) {
+      return Invalid("A backend copies blocks inside its pool only, not to or from the host tier.");
+    }
     for (const int32_t block : {copy.source, copy.target}) {
       if (Status status = CheckBlock(pools, copy.group, block); !status.ok()) return status;
     }

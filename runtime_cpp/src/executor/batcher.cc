@@ -57,12 +57,19 @@ bool Batcher::Start(RequestState* request, int64_t now_us) {
   Placement& place = request->place;
   const bool reserve = policy_.capacity == CapacityPolicy::kGuaranteedNoEvict;
   const int32_t slot = free_slots_.back();
-  const Result<int64_t> cached = kv_->Open(slot, {.cache_key = place.cache_key,
-                                                  .tokens = request->tokens(),
-                                                  .total_tokens = request->total_limit(),
-                                                  .reserve = reserve,
-                                                  .read_cache = ReadsCache(*request),
-                                                  .write_cache = place.write_cache});
+  const kv::OpenRequest open{.cache_key = place.cache_key,
+                             .tokens = request->tokens(),
+                             .total_tokens = request->total_limit(),
+                             .reserve = reserve,
+                             .read_cache = ReadsCache(*request),
+                             .write_cache = place.write_cache};
+  // Room for its known tokens, and for one more block of every sequence that runs: a start that is
+  // preempted in the next step gains nothing.
+  if (!reserve && !running_.empty() &&
+      !kv_->HasRoom(open, static_cast<int64_t>(open.tokens.size()) + 1,
+                    static_cast<int64_t>(running_.size())))
+    return false;
+  const Result<int64_t> cached = kv_->Open(slot, open);
   if (!cached.ok()) {
     // Nothing runs, so nothing will ever be freed: waiting would be for ever.
     if (running_.empty() || cached.status().code() != StatusCode::kResourceExhausted)
@@ -72,29 +79,11 @@ bool Batcher::Start(RequestState* request, int64_t now_us) {
   free_slots_.pop_back();
   place.slot = slot;
   request->SetComputed(static_cast<int32_t>(*cached));
-  if (!reserve && !running_.empty() && !HasRoomFor(*request)) {
-    Release(request);
-    return false;
-  }
   counters_.cached_tokens += *cached;
   place.waited_us = now_us - place.queued_us;
   if (place.started_us == 0) {
     place.started_us = now_us;
     place.cached_tokens = static_cast<int32_t>(*cached);
-  }
-  return true;
-}
-
-bool Batcher::HasRoomFor(const RequestState& request) const {
-  // Room for its known tokens, and for one more block of every sequence that runs: a start that
-  // is preempted in the next step gains nothing.
-  const int64_t tokens = static_cast<int64_t>(request.tokens().size()) + 1;
-  const std::vector<int64_t> need = kv_->Need(tokens);
-  for (int32_t g = 0; g < kv_->num_groups(); ++g) {
-    const int64_t lacks = need[g] - kv_->Held(request.place.slot, g);
-    if (lacks + static_cast<int64_t>(running_.size()) >
-        kv_->free_blocks(g) + kv_->evictable_blocks(g))
-      return false;
   }
   return true;
 }

@@ -56,7 +56,6 @@ class Batcher {
 
  private:
   bool Start(RequestState* request, int64_t now_us);
-  bool HasRoomFor(const RequestState& request) const;
   /// The last in rank that `waiting` may preempt; end() if there is none.
   Requests::iterator VictimOf(const RequestState& waiting);
   /// Takes its blocks and its slot; it goes to the end of `to`.

@@ -313,9 +313,19 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
     if (!blocks.ok()) return blocks.status();
     if (Status status = parts.backend->AllocateKv(*blocks); !status.ok()) return status;
 
+    kv::KvOptions options{.enable_cache = config.prefix_cache};
+    std::unique_ptr<kv::HostPool> host;
+    if (config.host_kv_bytes > 0) {
+      Result<std::vector<int64_t>> slots = kv::PlanHostSlots(groups, *blocks, config.host_kv_bytes);
+      if (!slots.ok()) return slots.status();
+      options.host_slots = *std::move(slots);
+      Result<std::unique_ptr<kv::HostPool>> made =
+          kv::HostPool::Create(groups, options.host_slots, config.host_kv_dir);
+      if (!made.ok()) return made.status();
+      host = *std::move(made);
+    }
     auto kv = std::make_unique<kv::KvManager>(std::move(groups), *blocks, limits->max_batch_size,
-                                              limits->max_num_tokens,
-                                              kv::KvOptions{.enable_cache = config.prefix_cache});
+                                              limits->max_num_tokens, options);
     const LoopConfig loop_config{
         .limits = {limits->max_num_tokens, limits->max_batch_size},
         .batch = {config.capacity, config.chunking},
@@ -324,7 +334,7 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
         .iteration_history = config.iteration_history,
         .vocab_size = limits->vocab_size};
     auto loop = std::make_unique<EngineLoop>(
-        std::move(parts.backend), std::move(kv), loop_config,
+        std::move(parts.backend), std::move(kv), std::move(host), loop_config,
         parts.math ? *parts.math : core::ScalarRowMath(),
         parts.turn ? std::move(parts.turn) : std::make_shared<StepTurn>());
     auto executor =

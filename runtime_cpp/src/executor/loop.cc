@@ -47,10 +47,11 @@ struct StepRelease {
 }  // namespace
 
 EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
-                       const LoopConfig& config, const core::RowMath& math,
-                       std::shared_ptr<StepTurn> turn)
+                       std::unique_ptr<kv::HostPool> host, const LoopConfig& config,
+                       const core::RowMath& math, std::shared_ptr<StepTurn> turn)
     : config_(config),
       backend_(std::move(backend)),
+      mover_(*backend_, std::move(host)),
       turn_(std::move(turn)),
       log_(config.iteration_history),
       batcher_(std::move(kv), config.limits, config.batch),
@@ -62,6 +63,7 @@ EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<k
     block_tokens_.push_back(blocks.group(g).block_tokens);
   }
   stats_.kv_blocks_total = blocks.total_blocks();
+  stats_.host_blocks_total = blocks.host_total_slots();
   UpdateGaugesLocked();
 }
 
@@ -328,15 +330,13 @@ Status EngineLoop::CopyBlocks(const std::vector<core::BlockCopy>& copies) {
   if (copies.empty()) return Status::Ok();
   Status status;
   try {
-    status = backend_->CopyBlocks(copies);
+    status = mover_.Copy(copies);
   } catch (const std::exception& error) {
     status = FromException(error);
   }
-  if (status.ok()) {
-    blocks_copied_ += static_cast<int64_t>(copies.size());
-    return status;
-  }
-  // A target may be the begin of a sequence without rows in this step, or be cached already.
+  if (status.ok()) return status;
+  // A target may be the begin of a sequence without rows in this step, or be cached already, and
+  // what the index has on either tier may not be there.
   batcher_.kv().Reset();
   for (const auto& request : batcher_.running()) request->Finish(FinishReason::kError, status);
   return status;
@@ -429,7 +429,10 @@ void EngineLoop::UpdateGaugesLocked() noexcept {
   stats_.kv_blocks_cached = batcher_.kv().evictable_blocks();
   stats_.cached_tokens = batcher_.counters().cached_tokens;
   stats_.preemptions = batcher_.counters().preemptions;
-  stats_.blocks_copied = blocks_copied_;
+  stats_.blocks_copied = mover_.copied();
+  stats_.blocks_swapped_out = mover_.swapped_out();
+  stats_.blocks_swapped_in = mover_.swapped_in();
+  stats_.host_blocks_used = batcher_.kv().host_used_slots();
   stats_.deliver_us = deliver_us_;
 }
 

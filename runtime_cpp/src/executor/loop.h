@@ -13,6 +13,7 @@
 
 #include "exec/backend.h"
 #include "executor/batcher.h"
+#include "executor/block_mover.h"
 #include "executor/iteration_log.h"
 #include "executor/request_queue.h"
 #include "executor/step_builder.h"
@@ -36,8 +37,10 @@ struct LoopConfig {
 /// to do.
 class EngineLoop {
  public:
+  /// `host`: the memory of the host slots that `kv` has; null where it has none.
   EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
-             const LoopConfig& config, const core::RowMath& math, std::shared_ptr<StepTurn> turn);
+             std::unique_ptr<kv::HostPool> host, const LoopConfig& config,
+             const core::RowMath& math, std::shared_ptr<StepTurn> turn);
   ~EngineLoop();
 
   /// kResourceExhausted when the thread cannot start.
@@ -97,6 +100,7 @@ class EngineLoop {
 
   const LoopConfig config_;
   std::unique_ptr<exec::Backend> backend_;
+  BlockMover mover_;  // over backend_
   std::shared_ptr<StepTurn> turn_;
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
@@ -112,7 +116,6 @@ class EngineLoop {
   Iteration iteration_;             // the step in work
   int64_t recomputed_ = 0;          // of its rows
   int64_t logged_preemptions_ = 0;  // those that the steps before it tell of
-  int64_t blocks_copied_ = 0;
   int64_t deliver_us_ = 0;
 
   mutable std::mutex mutex_;       // guards all below

@@ -206,6 +206,12 @@ Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLim
     return Invalid("iteration_history is ", config.iteration_history, "; it must be from 0 to ",
                    kMostIterations, ".");
   }
+  if (config.host_kv_bytes > 0 && !config.prefix_cache) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "host_kv_bytes is set and prefix_cache is off; the host tier keeps what the cache "
+        "knows. Turn prefix_cache on or set host_kv_bytes to 0.");
+  }
   limits.max_num_tokens = *tokens;
   limits.max_batch_size = *batch;
   return limits;

@@ -7,18 +7,24 @@
 
 namespace slipstream::kv {
 
-CacheGroup::CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int32_t max_sequences,
-                       EventLog* events)
+CacheGroup::CacheGroup(int32_t number, const GroupSpec& spec, int64_t blocks, int64_t host_slots,
+                       int32_t max_sequences, EventLog* events)
     : number_(number),
       spec_(spec),
+      host_slots_(host_slots),
       pool_(blocks),
       queue_(blocks),
-      expiring_(blocks),
-      index_(spec.block_tokens, blocks,
+      host_queue_(blocks + host_slots),
+      expiring_(blocks + host_slots),
+      index_(spec.block_tokens, blocks, host_slots,
              [this](int32_t block, uint64_t hash) { OnDrop(block, hash); }),
-      infos_(blocks),
+      infos_(blocks + host_slots),
       tables_(max_sequences),
-      events_(events) {}
+      events_(events) {
+  host_free_.reserve(host_slots);
+  for (int64_t slot = host_slots; slot-- > 0;)
+    host_free_.push_back(static_cast<int32_t>(blocks + slot));
+}
 
 int64_t CacheGroup::Unreserved() const {
   const int64_t kept = window() ? pool_.secured_blocks() : pool_.reserving_references();
@@ -44,8 +50,10 @@ int64_t CacheGroup::LongestHit(const RadixIndex::Found& found, int64_t most) con
   return hit;
 }
 
-// What holding `block` takes from Unreserved(), promise of the holder included.
+// What holding `block` takes from Unreserved(), promise of the holder included. Bringing one in
+// costs what holding one that nobody holds does: either is of no use to others afterwards.
 int64_t CacheGroup::TakeCost(int32_t block, bool reserve) const {
+  if (OnHost(block)) return !reserve;
   const bool held = pool_.references(block) > 0;
   if (window()) return pool_.secured(block) ? 1 : !held && !reserve;
   return reserve ? -static_cast<int64_t>(held) : !held;
@@ -59,39 +67,68 @@ int64_t CacheGroup::OpenCost(const RadixIndex::Found& found, int64_t hit, int64_
   return cost;
 }
 
+int64_t CacheGroup::HeldOfHit(const RadixIndex::Found& found, int64_t hit) const {
+  int64_t held = 0;
+  for (int64_t b = FirstLive(hit); b < hit / spec_.block_tokens; ++b) {
+    const int32_t block = found.blocks[b];
+    held += !OnHost(block) && pool_.references(block) > 0;
+  }
+  return held;
+}
+
 void CacheGroup::Open(int32_t slot, const SequenceTerms& terms, const RadixIndex::Found& found,
                       int64_t hit, int64_t need, std::vector<BlockCopy>* copies) {
   Sequence& sequence = tables_[slot];
   assert(sequence.blocks.empty());
-  copies->reserve(copies->size() + 1);
+  const int64_t whole = hit / spec_.block_tokens;
+  copies->reserve(copies->size() + 2 * (BlocksToCover(spec_, hit) - FirstLive(hit)));
   sequence.blocks.resize(BlocksToCover(spec_, hit), -1);
   // Nothing fails from here on.
   sequence.reserve = terms.reserve;
   sequence.retention = terms.retention;
   sequence.need = terms.reserve ? need : 0;
   need_ += sequence.need;
-  const int64_t whole = hit / spec_.block_tokens;
   sequence.first_live = std::min<int64_t>(FirstLive(hit), sequence.blocks.size());
   sequence.committed = whole;
-  for (int64_t b = sequence.first_live; b < whole; ++b) {
-    Hold(found.blocks[b], terms.reserve);
-    sequence.blocks[b] = found.blocks[b];
-    ++sequence.held;
+  sequence.held = static_cast<int64_t>(sequence.blocks.size()) - sequence.first_live;
+  // First keep all of it, so that nothing is evicted while the rest is brought in.
+  for (int64_t b = sequence.first_live; b < whole; ++b) Keep(found.blocks[b], terms.reserve);
+  if (hit % spec_.block_tokens != 0) {
+    const int32_t source = FoundBlock(found, whole);
+    sequence.blocks[whole] = CopyOf(source, terms, copies);
   }
-  if (hit % spec_.block_tokens == 0) return;
-  const int32_t source = FoundBlock(found, whole);
-  infos_[source].last_use = now_;
-  if (queue_.Contains(source)) QueueIfEvictable(source);
-  const int32_t target = TakeFree(terms.reserve, terms.writer);
-  // Evicting may have given the source itself: then its content is in place already.
-  if (target != source) copies->push_back({number_, source, target});
-  sequence.blocks[whole] = target;
-  ++sequence.held;
+  for (int64_t b = sequence.first_live; b < whole; ++b) {
+    const int32_t block = found.blocks[b];
+    sequence.blocks[b] = OnHost(block) ? BringIn(block, terms.reserve, copies) : block;
+  }
 }
 
-void CacheGroup::OpenEmpty(int32_t slot, const SequenceTerms& terms, int64_t tokens, int64_t need) {
+// A held block with the content of the cached `source`.
+int32_t CacheGroup::CopyOf(int32_t source, const SequenceTerms& terms,
+                           std::vector<BlockCopy>* copies) {
+  infos_[source].last_use = now_;
+  if (OnHost(source)) {
+    Keep(source, terms.reserve);
+    const int32_t target = TakeFree(terms.reserve, terms.writer, copies);
+    copies->push_back({number_, source - static_cast<int32_t>(pool_.total()), target, Tier::kHost,
+                       Tier::kDevice});
+    ++moved_in_;
+    infos_[source].kept = false;
+    QueueIfEvictable(source);
+    return target;
+  }
+  if (queue_.Contains(source)) QueueIfEvictable(source);
+  const int32_t target = TakeFree(terms.reserve, terms.writer, copies);
+  // Evicting may have given the source itself: then its content is in place already.
+  if (target != source) copies->push_back({number_, source, target});
+  return target;
+}
+
+void CacheGroup::OpenEmpty(int32_t slot, const SequenceTerms& terms, int64_t tokens, int64_t need,
+                           std::vector<BlockCopy>* copies) {
   Sequence& sequence = tables_[slot];
   assert(sequence.blocks.empty());
+  copies->reserve(copies->size() + BlocksToCover(spec_, tokens));
   sequence.blocks.resize(BlocksToCover(spec_, tokens), -1);
   sequence.reserve = terms.reserve;
   sequence.retention = terms.retention;
@@ -99,7 +136,7 @@ void CacheGroup::OpenEmpty(int32_t slot, const SequenceTerms& terms, int64_t tok
   need_ += sequence.need;
   sequence.first_live = std::min<int64_t>(FirstLive(tokens), sequence.blocks.size());
   for (size_t b = sequence.first_live; b < sequence.blocks.size(); ++b) {
-    sequence.blocks[b] = TakeFree(terms.reserve, terms.writer);
+    sequence.blocks[b] = TakeFree(terms.reserve, terms.writer, copies);
     ++sequence.held;
   }
 }
@@ -131,13 +168,12 @@ int64_t CacheGroup::ExtendLacks(int32_t slot, int64_t first, int64_t count) cons
   return window() ? outgrown : std::max(outgrown, copied - available);
 }
 
-void CacheGroup::ReserveExtend(int32_t slot, int64_t first, int64_t count,
-                               std::vector<BlockCopy>* copies) {
+size_t CacheGroup::ReserveExtend(int32_t slot, int64_t first, int64_t count) {
   std::vector<int32_t>& blocks = tables_[slot].blocks;
   const size_t cover = BlocksToCover(spec_, first + count);
   if (blocks.capacity() < cover) blocks.reserve(std::max(cover, 2 * blocks.capacity()));
-  const int64_t written = static_cast<int64_t>(blocks.size()) - first / spec_.block_tokens;
-  copies->reserve(copies->size() + static_cast<size_t>(std::max<int64_t>(0, written)));
+  // For each that is copied or taken: the copy, and what moves out for it.
+  return 2 * (cover - std::min<size_t>(cover, first / spec_.block_tokens));
 }
 
 void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t count,
@@ -154,7 +190,7 @@ void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t co
     sequence.committed = std::min<int64_t>(sequence.committed, b);
     if (MustCopy(block)) {
       const int32_t source = block;
-      const int32_t target = TakeFree(sequence.reserve, writer);
+      const int32_t target = TakeFree(sequence.reserve, writer, copies);
       copies->push_back({number_, source, target});
       Release(sequence, static_cast<int64_t>(b));
       block = target;
@@ -164,7 +200,7 @@ void CacheGroup::Extend(int32_t slot, uint64_t writer, int64_t first, int64_t co
   }
   const int64_t cover = BlocksToCover(spec_, first + count);
   while (static_cast<int64_t>(sequence.blocks.size()) < cover) {
-    sequence.blocks.push_back(TakeFree(sequence.reserve, writer));
+    sequence.blocks.push_back(TakeFree(sequence.reserve, writer, copies));
     ++sequence.held;
   }
 }
@@ -189,6 +225,10 @@ void CacheGroup::Commit(int32_t slot, const SequenceTerms& terms, std::span<cons
       pool_.SetCached(mine, true);
       continue;
     }
+    if (OnHost(kept)) {
+      ReplaceSlot(kept, mine);
+      continue;
+    }
     // Held by one that reserves, a window block may cost what is not there: keep the double then.
     if (window() && pool_.secured(kept) && Unreserved() < 1) continue;
     Hold(kept, sequence.reserve);
@@ -210,15 +250,23 @@ int64_t CacheGroup::AdoptCost(int32_t slot, const RadixIndex::Found& found, int6
   return sequence.reserve && held > sequence.need ? pool_.total() + 1 : cost;
 }
 
-void CacheGroup::Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit) {
+size_t CacheGroup::ReserveAdopt(int32_t slot, int64_t hit) {
+  const int64_t whole = hit / spec_.block_tokens;
+  tables_[slot].blocks.reserve(whole);
+  return 2 * (whole - std::min(FirstLive(hit), whole));
+}
+
+void CacheGroup::Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit,
+                       std::vector<BlockCopy>* copies) noexcept {
   Sequence& sequence = tables_[slot];
   const int64_t whole = hit / spec_.block_tokens;
   const size_t before = sequence.blocks.size();
   sequence.blocks.resize(std::max<size_t>(before, whole), -1);
-  // Nothing fails from here on. First take, then give back: so that nothing is evicted between.
+  // First keep, then give back, then bring in: so that nothing of it is evicted between, and the
+  // sequence never holds more than it was promised.
   const int64_t live = std::max(sequence.first_live, std::min(FirstLive(hit), whole));
   for (int64_t b = live; b < whole; ++b) {
-    if (sequence.blocks[b] != found.blocks[b]) Hold(found.blocks[b], sequence.reserve);
+    if (sequence.blocks[b] != found.blocks[b]) Keep(found.blocks[b], sequence.reserve);
   }
   for (int64_t b = sequence.first_live; b < static_cast<int64_t>(sequence.blocks.size()); ++b) {
     int32_t& block = sequence.blocks[b];
@@ -229,6 +277,10 @@ void CacheGroup::Adopt(int32_t slot, const RadixIndex::Found& found, int64_t hit
     block = next;
   }
   sequence.blocks.resize(whole);
+  for (int64_t b = live; b < whole; ++b) {
+    int32_t& block = sequence.blocks[b];
+    if (OnHost(block)) block = BringIn(block, sequence.reserve, copies);
+  }
   sequence.first_live = live;
   sequence.committed = whole;
 }
@@ -280,16 +332,12 @@ void CacheGroup::Forget(int32_t slot, uint64_t writer, const RadixIndex::Found& 
   const std::vector<int32_t>& mine = tables_[slot].blocks;
   for (size_t b = found.blocks.size(); b-- > 0;) {
     const int32_t block = found.blocks[b];
-    if (block < 0 || !pool_.is_cached(block) || infos_[block].writer != writer) continue;
-    const bool held = b < mine.size() && mine[b] == block;
-    if (pool_.references(block) > static_cast<int32_t>(held)) continue;
-    if (window()) {
-      const uint64_t hash = index_.Hash(block);
-      index_.Remove(block);
-      OnDrop(block, hash);
-    } else {
-      index_.DropSubtree(block);
+    if (block < 0 || infos_[block].writer != writer) continue;
+    if (!OnHost(block)) {
+      const bool held = b < mine.size() && mine[b] == block;
+      if (!pool_.is_cached(block) || pool_.references(block) > static_cast<int32_t>(held)) continue;
     }
+    Drop(block);
   }
 }
 
@@ -301,109 +349,6 @@ void CacheGroup::Close(int32_t slot) noexcept {
   }
   need_ -= sequence.need;
   sequence = Sequence();
-}
-
-int32_t CacheGroup::TakeFree(bool reserve, uint64_t writer) {
-  if (pool_.free() == 0) {
-    Expire();
-    Evict(queue_.Least());
-  }
-  const int32_t block = *pool_.Allocate(reserve);
-  infos_[block] = {.writer = writer};
-  return block;
-}
-
-void CacheGroup::Hold(int32_t block, bool reserve) {
-  Dequeue(block);
-  pool_.AddReference(block, reserve);
-}
-
-// `index` is the place of the block in the sequence, which goes on naming it.
-void CacheGroup::Release(const Sequence& sequence, int64_t index) {
-  const int32_t block = sequence.blocks[index];
-  BlockInfo& info = infos_[block];
-  info.last_use = now_;
-  const bool last = pool_.Release(block, sequence.reserve);
-  if (info.shared_tail) {
-    --debt_;
-    info.shared_tail = pool_.references(block) > 1;
-  }
-  const int64_t first = index * spec_.block_tokens;
-  if (const RetentionRange* range =
-          FindRetention(sequence.retention, first, first + spec_.block_tokens)) {
-    info.priority = range->priority;
-    info.expires = range->duration.count() > 0 ? milliseconds_ + range->duration.count() : 0;
-  }
-  if (last) QueueIfEvictable(block);
-}
-
-void CacheGroup::QueueIfEvictable(int32_t block) {
-  if (!pool_.is_cached(block) || pool_.references(block) > 0) return;
-  if (!window() && !index_.IsLeaf(block)) return;
-  BlockInfo& info = infos_[block];
-  if (info.expires > 0 && info.expires <= milliseconds_) {
-    info.priority = kDefaultPriority;
-    info.expires = 0;
-  }
-  queue_.Put(block, {info.priority, info.last_use, index_.Depth(block)});
-  if (info.expires > 0) expiring_.Put(block, {.last_use = static_cast<uint64_t>(info.expires)});
-}
-
-void CacheGroup::Dequeue(int32_t block) {
-  queue_.Remove(block);
-  expiring_.Remove(block);
-}
-
-void CacheGroup::Expire() {
-  for (int32_t block = expiring_.Least(); block >= 0 && infos_[block].expires <= milliseconds_;
-       block = expiring_.Least()) {
-    expiring_.Remove(block);
-    QueueIfEvictable(block);
-  }
-}
-
-void CacheGroup::Evict(int32_t block) {
-  assert(block >= 0);
-  const int32_t parent = index_.Parent(block);
-  const uint64_t hash = index_.Hash(block);
-  index_.Remove(block);
-  OnDrop(block, hash);
-  if (parent >= 0) QueueIfEvictable(parent);
-}
-
-void CacheGroup::OnDrop(int32_t block, uint64_t hash) {
-  Dequeue(block);
-  pool_.SetCached(block, false);
-  RecordRemoved(hash);
-}
-
-void CacheGroup::RecordStored(std::string_view key, std::span<const int32_t> blocks) noexcept {
-  // One event for each run of blocks that follow each other.
-  for (size_t b = 0; b < blocks.size() && events_->on();) {
-    try {
-      KvEvent event{.group = number_, .parent = index_.ParentHash(blocks[b])};
-      event.cache_key = key;
-      do {
-        const std::span<const TokenId> tokens = index_.Tokens(blocks[b]);
-        event.hashes.push_back(index_.Hash(blocks[b]));
-        event.token_ids.insert(event.token_ids.end(), tokens.begin(), tokens.end());
-        ++b;
-      } while (b < blocks.size() && index_.ParentHash(blocks[b]) == event.hashes.back());
-      events_->Record(std::move(event));
-    } catch (const std::bad_alloc&) {
-      events_->Lose();
-      ++b;
-    }
-  }
-}
-
-void CacheGroup::RecordRemoved(uint64_t hash) noexcept {
-  if (!events_->on()) return;
-  try {
-    events_->Record({.kind = KvEvent::Kind::kRemoved, .group = number_, .hashes = {hash}});
-  } catch (const std::bad_alloc&) {
-    events_->Lose();
-  }
 }
 
 }  // namespace slipstream::kv

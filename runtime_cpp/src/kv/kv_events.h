@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "core/block_copy.h"
 #include "slipstream/types.h"
 
 namespace slipstream::kv {
 
-/// Where a cached block is.
-enum class Tier : uint8_t { kDevice = 0, kHost = 1 };
+using core::Tier;
 
 /// Blocks are named by a 64-bit hash of their cache key and all tokens from the first of the
 /// sequence to their own last.

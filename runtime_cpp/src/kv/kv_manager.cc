@@ -35,9 +35,11 @@ KvManager::KvManager(std::vector<GroupSpec> groups, std::span<const int64_t> blo
       sequences_(max_sequences),
       found_(groups.size()) {
   assert(groups.size() == blocks.size());
+  assert(options.host_slots.empty() || options.host_slots.size() == groups.size());
   for (size_t g = 0; g < groups.size(); ++g) {
+    const int64_t slots = options.host_slots.empty() ? 0 : options.host_slots[g];
     groups_.push_back(std::make_unique<CacheGroup>(static_cast<int32_t>(g), groups[g], blocks[g],
-                                                   max_sequences, &events_));
+                                                   slots, max_sequences, &events_));
   }
 }
 
@@ -68,6 +70,18 @@ int64_t KvManager::LongestHit(int64_t most) const {
     for (size_t g = 0; g < groups_.size(); ++g) hit = groups_[g]->LongestHit(found_[g], hit);
     if (hit == most) return hit;
   }
+}
+
+bool KvManager::HasRoom(const OpenRequest& request, int64_t tokens, int64_t spare) const {
+  const bool reads = options_.enable_cache && request.read_cache;
+  const int64_t hit = reads ? Match(request.cache_key, request.tokens) : 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    const CacheGroup& group = *groups_[g];
+    const int64_t shared = hit > 0 ? group.HeldOfHit(found_[g], hit) : 0;
+    const int64_t fresh = PeakBlocks(group.spec(), tokens, max_chunk_) - shared;
+    if (fresh + spare > group.pool().free() + group.pool().evictable()) return false;
+  }
+  return true;
 }
 
 int64_t KvManager::Match(std::string_view cache_key, std::span<const TokenId> tokens) const {
@@ -132,7 +146,7 @@ Status KvManager::OpenEmpty(int32_t slot, const OpenRequest& request) {
     registry_.Open(slot, request.cache_key, caches ? request.tokens : std::span<const TokenId>(), 0,
                    false);
     for (size_t g = 0; g < groups_.size(); ++g)
-      groups_[g]->OpenEmpty(slot, Terms(slot), size, need[g]);
+      groups_[g]->OpenEmpty(slot, Terms(slot), size, need[g], &copies_);
   } catch (const std::bad_alloc&) {
     CloseBlocks(slot);
     registry_.Close(slot);
@@ -174,10 +188,17 @@ Status KvManager::Extend(int32_t slot, int64_t first, int64_t count) {
                                              " blocks at position " + std::to_string(first) +
                                              ". Please report this.");
   }
-  for (const auto& group : groups_) group->ReserveExtend(slot, first, count, &copies_);
+  size_t orders = 0;
+  for (const auto& group : groups_) orders += group->ReserveExtend(slot, first, count);
+  ReserveCopies(orders);
   Tick();
   for (const auto& group : groups_) group->Extend(slot, sequence.writer, first, count, &copies_);
   return Status::Ok();
+}
+
+void KvManager::ReserveCopies(size_t more) {
+  const size_t needed = copies_.size() + more;
+  if (copies_.capacity() < needed) copies_.reserve(std::max(needed, 2 * copies_.capacity()));
 }
 
 std::vector<BlockCopy> KvManager::TakeCopies() { return std::exchange(copies_, {}); }
@@ -212,8 +233,10 @@ int64_t KvManager::Adopt(int32_t slot, std::span<const TokenId> tokens, int64_t 
   for (size_t g = 0; g < groups_.size(); ++g) {
     if (groups_[g]->AdoptCost(slot, found_[g], hit) > groups_[g]->Unreserved()) return computed;
   }
-  for (const auto& group : groups_) group->ReserveExtend(slot, hit, 0, &copies_);
-  for (size_t g = 0; g < groups_.size(); ++g) groups_[g]->Adopt(slot, found_[g], hit);
+  size_t orders = 0;
+  for (const auto& group : groups_) orders += group->ReserveAdopt(slot, hit);
+  ReserveCopies(orders);
+  for (size_t g = 0; g < groups_.size(); ++g) groups_[g]->Adopt(slot, found_[g], hit, &copies_);
   try {
     registry_.Update(slot, tokens, hit);
   } catch (const std::bad_alloc&) {
@@ -301,34 +324,39 @@ void KvManager::DropKey(std::string_view prefix) noexcept {
   }
 }
 
+template <typename Gauge>
+int64_t KvManager::Sum(Gauge gauge) const {
+  int64_t sum = 0;
+  for (const auto& group : groups_) sum += gauge(*group);
+  return sum;
+}
+
 int64_t KvManager::total_blocks() const {
-  int64_t sum = 0;
-  for (const auto& group : groups_) sum += group->pool().total();
-  return sum;
+  return Sum([](const CacheGroup& group) { return group.pool().total(); });
 }
-
 int64_t KvManager::free_blocks() const {
-  int64_t sum = 0;
-  for (const auto& group : groups_) sum += group->pool().free();
-  return sum;
+  return Sum([](const CacheGroup& group) { return group.pool().free(); });
 }
-
 int64_t KvManager::evictable_blocks() const {
-  int64_t sum = 0;
-  for (const auto& group : groups_) sum += group->pool().evictable();
-  return sum;
+  return Sum([](const CacheGroup& group) { return group.pool().evictable(); });
 }
-
 int64_t KvManager::pinned_blocks() const {
-  int64_t sum = 0;
-  for (const auto& group : groups_) sum += group->pool().pinned();
-  return sum;
+  return Sum([](const CacheGroup& group) { return group.pool().pinned(); });
 }
-
 int64_t KvManager::cached_blocks() const {
-  int64_t sum = 0;
-  for (const auto& group : groups_) sum += group->pool().cached();
-  return sum;
+  return Sum([](const CacheGroup& group) { return group.pool().cached(); });
+}
+int64_t KvManager::host_total_slots() const {
+  return Sum([](const CacheGroup& group) { return group.host_slots(); });
+}
+int64_t KvManager::host_used_slots() const {
+  return Sum([](const CacheGroup& group) { return group.host_used(); });
+}
+int64_t KvManager::moved_out() const {
+  return Sum([](const CacheGroup& group) { return group.moved_out(); });
+}
+int64_t KvManager::moved_in() const {
+  return Sum([](const CacheGroup& group) { return group.moved_in(); });
 }
 
 }  // namespace slipstream::kv

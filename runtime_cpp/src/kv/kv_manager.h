@@ -21,6 +21,8 @@ namespace slipstream::kv {
 struct KvOptions {
   bool enable_cache = true;  ///< False: nothing is found, nothing is kept.
   int64_t max_events = 0;    ///< Events that wait to be taken; 0: none are recorded.
+  /// Slots of the host tier per group, each as large as a block; empty: no host tier.
+  std::vector<int64_t> host_slots;
   /// Milliseconds of a steady clock, for retention; empty: the system's.
   std::function<int64_t()> clock;
 };
@@ -53,7 +55,11 @@ struct OpenRequest {
 /// Blocks that complete become visible to other sequences with Commit, while their producer still
 /// runs; what is closed stays as cache until its blocks are needed. A block is pinned while open
 /// sequences hold it, however many share it; cached blocks that nobody holds are evictable and
-/// count as available. Not thread-safe.
+/// count as available.
+///
+/// With a host tier, blocks that are evicted from the pool move to its slots, as long as these are
+/// free or hold what is worth less, and come back where they are found: the list of copies has the
+/// moves. Not thread-safe.
 class KvManager {
  public:
   /// `blocks[g]` blocks for `groups[g]`. `max_chunk` is the most positions of one sequence in one
@@ -69,6 +75,9 @@ class KvManager {
   /// Blocks that are neither pinned by nor promised to an open sequence, per group.
   std::vector<int64_t> Unreserved() const;
 
+  /// Whether `tokens` positions of the request, beyond what it would share with open sequences, and
+  /// `spare` blocks in each group can be had now without a promise.
+  bool HasRoom(const OpenRequest& request, int64_t tokens, int64_t spare) const;
   /// Tokens that Open would find for these, at most tokens.size() - 1.
   int64_t Match(std::string_view cache_key, std::span<const TokenId> tokens) const;
 
@@ -93,7 +102,8 @@ class KvManager {
   /// nothing then.
   Status Extend(int32_t slot, int64_t first, int64_t count);
 
-  /// The copies that must be carried out, in this order, before the next step, since the last call.
+  /// The copies, between the tiers too, that must be carried out in this order before the next
+  /// step, since the last call.
   std::vector<BlockCopy> TakeCopies();
 
   /// The keys and values of the first `computed` of `tokens` are written. Whole blocks enter the
@@ -152,6 +162,11 @@ class KvManager {
   int64_t evictable_blocks() const;
   int64_t pinned_blocks() const;
   int64_t cached_blocks() const;
+  int64_t host_total_slots() const;
+  int64_t host_used_slots() const;
+  /// Moves that were ordered since the start.
+  int64_t moved_out() const;
+  int64_t moved_in() const;
 
  private:
   struct Sequence {
@@ -169,6 +184,9 @@ class KvManager {
   void StopStoring(int32_t slot) noexcept;
   void CloseBlocks(int32_t slot) noexcept;
   void Tick();
+  void ReserveCopies(size_t more);
+  template <typename Gauge>
+  int64_t Sum(Gauge gauge) const;
 
   const int32_t max_chunk_;
   const KvOptions options_;

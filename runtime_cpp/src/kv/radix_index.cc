@@ -32,25 +32,12 @@ TokenSpan FirstBlock(TokenSpan tokens, size_t block_tokens) {
 
 }  // namespace
 
-RadixIndex::RadixIndex(int32_t block_tokens, int64_t blocks, DropListener on_drop)
-    : block_tokens_(block_tokens), on_drop_(std::move(on_drop)), places_(blocks) {}
-
-RadixIndex::~RadixIndex() {
-  // Not by recursion: a path may be as deep as it has blocks.
-  for (auto& [key, root] : roots_) {
-    Node* node = root.get();
-    for (;;) {
-      if (!node->children.empty()) {
-        node = node->children.back().node.get();
-      } else if (node->parent != nullptr) {
-        node = node->parent;
-        node->children.pop_back();
-      } else {
-        break;
-      }
-    }
-  }
-}
+RadixIndex::RadixIndex(int32_t block_tokens, int64_t blocks, int64_t host_slots,
+                       DropListener on_drop)
+    : block_tokens_(block_tokens),
+      device_blocks_(blocks),
+      on_drop_(std::move(on_drop)),
+      places_(blocks + host_slots) {}
 
 size_t RadixIndex::LowerBound(const Node& node, TokenSpan block) const {
   const auto less = [this](const Child& child, TokenSpan query) {
@@ -151,6 +138,7 @@ RadixIndex::Node* RadixIndex::Split(Node* node, size_t blocks) {
   node->depth += static_cast<int32_t>(blocks);
   node->parent = upper.get();
   upper->live_children = node->blocks.front() >= 0;
+  upper->device_children = OnDevice(node->blocks.front());
   upper->children[0] = {node->tokens.front(), std::move(link.node)};
   link.node = std::move(upper);
   for (Node* half : {link.node.get(), node}) {
@@ -297,8 +285,10 @@ bool RadixIndex::StorePartial(std::string_view key, TokenSpan tokens, int32_t bl
 
 void RadixIndex::SetBlock(Node* node, int32_t index, int32_t block) {
   const int32_t old = node->blocks[index];
-  if (index == 0 && node->parent != nullptr)
+  if (index == 0 && node->parent != nullptr) {
     node->parent->live_children += (block >= 0) - (old >= 0);
+    node->parent->device_children += OnDevice(block) - OnDevice(old);
+  }
   if (old >= 0) places_[old] = {};
   if (block >= 0) places_[block] = {node, index};
   node->blocks[index] = block;
@@ -308,6 +298,12 @@ bool RadixIndex::IsLeaf(int32_t block) const {
   const auto [node, index] = places_[block];
   const size_t next = static_cast<size_t>(index) + 1;
   return next < node->blocks.size() ? node->blocks[next] < 0 : node->live_children == 0;
+}
+
+bool RadixIndex::IsDeviceLeaf(int32_t block) const {
+  const auto [node, index] = places_[block];
+  const size_t next = static_cast<size_t>(index) + 1;
+  return next < node->blocks.size() ? !OnDevice(node->blocks[next]) : node->device_children == 0;
 }
 
 int32_t RadixIndex::Parent(int32_t block) const {
@@ -333,76 +329,6 @@ TokenSpan RadixIndex::Tokens(int32_t block) const {
   const auto [node, index] = places_[block];
   return FirstBlock(TokenSpan(node->tokens).subspan(static_cast<size_t>(index) * block_tokens_),
                     block_tokens_);
-}
-
-void RadixIndex::Remove(int32_t block) {
-  const auto [node, index] = places_[block];
-  SetBlock(node, index, -1);
-  Trim(node);
-}
-
-void RadixIndex::Trim(Node* node) {
-  while (node->children.empty()) {
-    while (node->blocks.size() > 1 && node->blocks.back() < 0) {
-      node->blocks.pop_back();
-      node->hashes.pop_back();
-      node->tokens.resize(node->blocks.size() * block_tokens_);
-    }
-    if (!node->blocks.empty() && node->blocks.front() >= 0) return;
-    if (node->blocks.size() > 1) return;
-    Node* parent = node->parent;
-    Unlink(node);
-    if (parent == nullptr) return;
-    node = parent;
-  }
-}
-
-void RadixIndex::Unlink(Node* node) {
-  if (node->parent == nullptr) {
-    roots_.erase(roots_.find(std::string_view(*node->key)));
-    return;
-  }
-  std::vector<Child>& siblings = node->parent->children;
-  const size_t at = LowerBound(*node->parent, FirstBlock(node->tokens, block_tokens_));
-  assert(siblings[at].node.get() == node);
-  siblings.erase(siblings.begin() + static_cast<int64_t>(at));
-}
-
-void RadixIndex::DropBelow(Node* top, size_t index) {
-  // Leaves first; each loses all its blocks and so is unlinked.
-  Node* node = top;
-  for (;;) {
-    if (!node->children.empty()) {
-      node = node->children.back().node.get();
-      continue;
-    }
-    const bool last = node == top;
-    Node* parent = node->parent;
-    for (size_t i = node->blocks.size(); i-- > (last ? index : 0);) {
-      const int32_t block = node->blocks[i];
-      if (block < 0) continue;
-      SetBlock(node, static_cast<int32_t>(i), -1);
-      on_drop_(block, node->hashes[i]);
-    }
-    if (last) {
-      Trim(node);
-      return;
-    }
-    Unlink(node);
-    node = parent;
-  }
-}
-
-void RadixIndex::DropSubtree(int32_t block) {
-  const auto [node, index] = places_[block];
-  DropBelow(node, static_cast<size_t>(index));
-}
-
-void RadixIndex::DropKeys(std::string_view prefix) {
-  for (auto next = roots_.begin(); next != roots_.end();) {
-    const auto root = next++;
-    if (std::string_view(root->first).starts_with(prefix)) DropBelow(root->second.get(), 0);
-  }
 }
 
 }  // namespace slipstream::kv

@@ -20,6 +20,9 @@ namespace slipstream::kv {
 /// sequence that ended inside a block. No child is a prefix of its sibling, unless the longer one
 /// has lost its block. Tokens are always compared, never hashes: a hit is a hit.
 ///
+/// Numbers below `blocks` are blocks of the device, those from there on slots of the host tier: the
+/// index cares only where it is asked what continues a block.
+///
 /// Where a window has let go of a block, its tokens stay as long as a later block of the path is
 /// there: such a place is known without holding a block (-1).
 ///
@@ -42,9 +45,9 @@ class RadixIndex {
   /// Hears of a block that leaves the index, and of its name.
   using DropListener = std::function<void(int32_t block, uint64_t hash)>;
 
-  /// `blocks`: numbers that may be stored are below it. `on_drop` hears of each block that an
-  /// operation other than Remove takes out of the index.
-  RadixIndex(int32_t block_tokens, int64_t blocks, DropListener on_drop);
+  /// Numbers that may be stored are below blocks + host_slots. `on_drop` hears of each block that
+  /// an operation other than Remove takes out of the index.
+  RadixIndex(int32_t block_tokens, int64_t blocks, int64_t host_slots, DropListener on_drop);
   ~RadixIndex();
   RadixIndex(const RadixIndex&) = delete;
   RadixIndex& operator=(const RadixIndex&) = delete;
@@ -64,6 +67,8 @@ class RadixIndex {
   bool Contains(int32_t block) const { return places_[block].node != nullptr; }
   /// No block that is there continues `block`.
   bool IsLeaf(int32_t block) const;
+  /// No block of the device continues `block`; of a host slot, too.
+  bool IsDeviceLeaf(int32_t block) const;
   /// The block that `block` continues; -1 when it is the first or the place before it is empty.
   int32_t Parent(int32_t block) const;
   /// Blocks before it on its path.
@@ -74,6 +79,8 @@ class RadixIndex {
   uint64_t ParentHash(int32_t block) const;
   /// The tokens of `block`; fewer than block_tokens in an incomplete one. Until the next change.
   std::span<const TokenId> Tokens(int32_t block) const;
+  /// What was `from` is `to`, which is not in the index.
+  void Rename(int32_t from, int32_t to);
   /// Takes `block` out; its continuations stay.
   void Remove(int32_t block);
   /// Takes `block` and all its continuations out.
@@ -94,8 +101,9 @@ class RadixIndex {
   };
   struct Node {
     Node* parent = nullptr;
-    int32_t depth = 0;          // blocks before this node
-    int32_t live_children = 0;  // whose first block is there
+    int32_t depth = 0;            // blocks before this node
+    int32_t live_children = 0;    // whose first block is there
+    int32_t device_children = 0;  // whose first block is on the device
     std::vector<TokenId> tokens;
     std::vector<int32_t> blocks;
     std::vector<uint64_t> hashes;  // ChainHash of each block
@@ -129,7 +137,10 @@ class RadixIndex {
   void Unlink(Node* node);
   void DropBelow(Node* node, size_t index);
 
+  bool OnDevice(int32_t block) const { return block >= 0 && block < device_blocks_; }
+
   const int32_t block_tokens_;
+  const int64_t device_blocks_;
   const DropListener on_drop_;
   std::vector<Place> places_;  // by block
   Roots roots_;
