@@ -23,7 +23,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
   $(shell find builder plugins python runtime_cpp -type f -not -path '*/__pycache__/*')
-PYTHON_FOLDERS := builder plugins python tests benchmarks runtime_cpp .ci/requirements .ci/check-editable
+PYTHON_FOLDERS := builder plugins python tests benchmarks examples runtime_cpp .ci/requirements .ci/check-editable
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.h')
 
 .PHONY: help deps docs fuzz setup setup-test demo test test-cpp test-python test-full sanitize bench \

@@ -32,6 +32,8 @@ void BindConfig(py::module_& m) {
           "ageing_ms", [](const ExecutorConfig& self) { return self.ageing.count(); },
           [](ExecutorConfig& self, int64_t ms) { self.ageing = std::chrono::milliseconds(ms); })
       .def_readwrite("prefix_cache", &ExecutorConfig::prefix_cache)
+      .def_readwrite("host_kv_bytes", &ExecutorConfig::host_kv_bytes)
+      .def_readwrite("host_kv_dir", &ExecutorConfig::host_kv_dir)
       .def_readwrite("iteration_history", &ExecutorConfig::iteration_history);
 }
 

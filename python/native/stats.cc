@@ -20,6 +20,8 @@ void BindStats(py::module_& m) {
       .def_readonly("requests_finished", &ExecutorStats::requests_finished)
       .def_readonly("preemptions", &ExecutorStats::preemptions)
       .def_readonly("blocks_copied", &ExecutorStats::blocks_copied)
+      .def_readonly("blocks_swapped_out", &ExecutorStats::blocks_swapped_out)
+      .def_readonly("blocks_swapped_in", &ExecutorStats::blocks_swapped_in)
       .def_readonly("schedule_us", &ExecutorStats::schedule_us)
       .def_readonly("model_us", &ExecutorStats::model_us)
       .def_readonly("sample_us", &ExecutorStats::sample_us)
@@ -29,7 +31,9 @@ void BindStats(py::module_& m) {
       .def_readonly("waiting_tokens", &ExecutorStats::waiting_tokens)
       .def_readonly("kv_blocks_total", &ExecutorStats::kv_blocks_total)
       .def_readonly("kv_blocks_free", &ExecutorStats::kv_blocks_free)
-      .def_readonly("kv_blocks_cached", &ExecutorStats::kv_blocks_cached);
+      .def_readonly("kv_blocks_cached", &ExecutorStats::kv_blocks_cached)
+      .def_readonly("host_blocks_total", &ExecutorStats::host_blocks_total)
+      .def_readonly("host_blocks_used", &ExecutorStats::host_blocks_used);
 
   py::class_<IterationEntry>(m, "IterationEntry", "One request's part in a step.")
       .def_readonly("id", &IterationEntry::id)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -36,6 +37,8 @@ class ExecutorOptions:
     max_num_tokens: int | None
     max_queued_requests: int
     prefix_cache: bool
+    host_kv_memory: int | str | None
+    host_kv_dir: str | os.PathLike[str] | None
     capacity: str
     chunking: str
     ageing: float | None
@@ -56,6 +59,10 @@ class ExecutorOptions:
                 f"prefix_cache is {shown(self.prefix_cache)}; it must be True or False."
             )
         config.prefix_cache = self.prefix_cache
+        if self.host_kv_memory is not None:
+            config.host_kv_bytes = parse_bytes(self.host_kv_memory, "host_kv_memory")
+        if self.host_kv_dir is not None:
+            config.host_kv_dir = _folder("host_kv_dir", self.host_kv_dir)
         config.capacity = _choice("capacity", self.capacity, _CAPACITY)
         config.chunking = _choice("chunking", self.chunking, _CHUNKING)
         config.ageing_ms = _ageing_ms(self.ageing)
@@ -81,6 +88,13 @@ def _choice(name: str, value: object, choices: Mapping[str, _Choice]) -> _Choice
             f"{name} is {shown(value)}; it must be one of {', '.join(choices)}."
         )
     return choices[value]
+
+
+def _folder(name: str, value: object) -> str:
+    path = os.fspath(value) if isinstance(value, (str, os.PathLike)) else None
+    if not isinstance(path, str) or not path or "\0" in path:
+        raise InvalidArgumentError(f"{name} is {shown(value)}; it must be the path of a folder.")
+    return path
 
 
 def _history(steps: object) -> int:

@@ -46,6 +46,11 @@ class LLM:
         max_num_tokens: token budget of one step; None takes the engine's limit.
         prefix_cache: keep the keys and values of finished requests and of common prefixes for
             later requests.
+        host_kv_memory: size of a second KV pool in a temporary file, in bytes or text such as
+            "2GiB": what must leave the first moves there and comes back when it is needed. None:
+            there is none. Needs prefix_cache.
+        host_kv_dir: the folder of that file; None: $TMPDIR, or else /tmp. On a tmpfs it takes
+            memory rather than disk.
         capacity: "guaranteed-no-evict" starts a request when its longest possible life fits;
             "max-utilization" when its prompt fits, and preempts where blocks run out.
         chunking: "first-come" fills one prompt before the next; "equal-progress" advances all.
@@ -68,6 +73,8 @@ class LLM:
         max_batch_size: int | None = None,
         max_num_tokens: int | None = None,
         prefix_cache: bool = True,
+        host_kv_memory: int | str | None = None,
+        host_kv_dir: str | os.PathLike[str] | None = None,
         capacity: str = "guaranteed-no-evict",
         chunking: str = "first-come",
         ageing: float | None = 10.0,
@@ -83,6 +90,8 @@ class LLM:
                 max_num_tokens=max_num_tokens,
                 max_queued_requests=_NO_QUEUE_LIMIT,
                 prefix_cache=prefix_cache,
+                host_kv_memory=host_kv_memory,
+                host_kv_dir=host_kv_dir,
                 capacity=capacity,
                 chunking=chunking,
                 ageing=ageing,

@@ -210,6 +210,21 @@ def test_shared_prefix_example_computes_the_prefix_once(
     assert computed + taken == prompt and taken > prompt * 0.6
 
 
+@pytest.mark.parametrize("language", ["cpp", "python"])
+def test_host_tier_examples_compute_nothing_again(
+    examples: Path, smollm2_engine: Callable[..., Path], language: str
+) -> None:
+    script = ROOT / "examples/python/host_tier.py"
+    program = [examples / "host_tier"] if language == "cpp" else [sys.executable, script]
+    out = output_of(*program, smollm2_engine("bf16"))
+    found = re.findall(r"(\d+) prompt tokens, of which (\d+) were", out)
+    assert len(found) == (1 if language == "cpp" else 4), out
+    for prompt, cached in found:
+        assert int(cached) > 0.9 * int(prompt)
+    moved = re.search(r"blocks moved out: (\d+), .*back: (\d+)", out)
+    assert moved and all(int(blocks) > 20 for blocks in moved.groups()), out
+
+
 def test_priorities_example_serves_the_urgent_request_first(
     examples: Path, smollm2_engine: Callable[..., Path]
 ) -> None:
@@ -232,10 +247,10 @@ def test_logits_processor_example_writes_no_digit(
 
 @pytest.mark.parametrize(
     "example",
-    ["chat", "logits_processor", "priorities", "shared_prefix", "stream", "tokenize"],
+    ["chat", "host_tier", "logits_processor", "priorities", "shared_prefix", "stream", "tokenize"],
 )
 def test_cpp_examples_name_what_is_wrong(examples: Path, tmp_path: Path, example: str) -> None:
-    arguments = [] if example in ("priorities", "shared_prefix") else ["1"]
+    arguments = [] if example in ("host_tier", "priorities", "shared_prefix") else ["1"]
     missing = subprocess.run(
         [examples / example, tmp_path / "none.engine", *arguments],
         capture_output=True,

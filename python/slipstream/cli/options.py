@@ -26,6 +26,14 @@ def add_model_options(parser: argparse.ArgumentParser) -> None:
         help="KV pool, such as 512M; default: a quarter of free memory",
     )
     group.add_argument(
+        "--host-kv-memory",
+        metavar="SIZE",
+        help="second KV pool in a temporary file, for what leaves the first; default: none",
+    )
+    group.add_argument(
+        "--host-kv-dir", metavar="DIR", help="folder of that file; default: $TMPDIR or /tmp"
+    )
+    group.add_argument(
         "--cpu-path",
         default="auto",
         choices=("auto", "scalar", "emulated16", "avx2", "avx512"),
@@ -93,7 +101,13 @@ def load(args: argparse.Namespace, **more: Any) -> LLM:
     from slipstream.llm import LLM
 
     return LLM(
-        args.path, threads=args.threads, kv_memory=args.kv_memory, cpu_path=args.cpu_path, **more
+        args.path,
+        threads=args.threads,
+        kv_memory=args.kv_memory,
+        host_kv_memory=args.host_kv_memory,
+        host_kv_dir=args.host_kv_dir,
+        cpu_path=args.cpu_path,
+        **more,
     )
 
 
