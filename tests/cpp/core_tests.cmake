@@ -1,4 +1,5 @@
 slipstream_test(core_thread_pool_test core_thread_pool_test.cc ROOMS core)
+slipstream_test(core_worker_test core_worker_test.cc ROOMS core)
 slipstream_test(core_cpu_features_test core_cpu_features_test.cc ROOMS core)
 slipstream_test(core_excerpt_test core_excerpt_test.cc ROOMS core)
 slipstream_test(core_json_util_test core_json_util_test.cc ROOMS core)

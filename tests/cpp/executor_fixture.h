@@ -17,14 +17,12 @@ struct Fixture {
       .max_seq_len = 96, .max_batch_size = 16, .max_num_tokens = 64, .vocab_size = kFakeVocab};
   std::vector<TokenId> eos = {0};
   std::optional<Tokenizer> tokenizer;
-  std::shared_ptr<StepTurn> turn;
   std::shared_ptr<FakeWatch> watch = std::make_shared<FakeWatch>();
 
   Result<std::unique_ptr<Executor>> TryMake() {
     ExecutorParts parts;
     parts.backend = std::make_unique<PagedFake>(fake, watch);
     parts.facts = {limits, eos, tokenizer};
-    parts.turn = turn;
     return CreateExecutor(std::move(parts), config);
   }
   std::unique_ptr<Executor> Make() {

@@ -21,6 +21,24 @@ Request Greedy(std::vector<TokenId> prompt, int32_t max_tokens) {
   return request;
 }
 
+// A slow callback costs its own step nothing, and the requests that arrive meanwhile are let in.
+TEST(ExecutorLoopTest, TellsNewsWhileTheNextStepIsInFlight) {
+  Fixture fixture;
+  const std::unique_ptr<Executor> executor = fixture.Make();
+  std::vector<int32_t> inside;
+  std::promise<void> done;
+  Request request{.prompt_token_ids = {5, 6, 7}};
+  request.sampling = {.max_tokens = 6, .temperature = 0.0f, .ignore_eos = true};
+  const auto id = executor->Submit(request, [&](const Response& news) {
+    inside.push_back(fixture.watch->inside);
+    if (news.finished()) done.set_value();
+  });
+  ASSERT_TRUE(id.ok()) << id.status().message();
+  done.get_future().wait();
+  // The last is told when nothing is left to compute.
+  EXPECT_EQ(inside, (std::vector<int32_t>{1, 1, 1, 1, 1, 0}));
+}
+
 TEST(ExecutorLoopTest, CallbackComesOncePerStepWithNews) {
   Fixture fixture;
   const auto executor = fixture.Make();

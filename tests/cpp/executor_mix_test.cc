@@ -238,9 +238,8 @@ TEST(ExecutorMixTest, NullBackendTakesEveryBatchAndAnswersAsAlone) {
   }
 }
 
-TEST(ExecutorMixTest, ManyThreadsSubmitAndTwoExecutorsTakeTurns) {
+TEST(ExecutorMixTest, ManyThreadsSubmitToTwoExecutors) {
   Fixture fixture;
-  fixture.turn = std::make_shared<StepTurn>();
   const std::unique_ptr<Executor> first = fixture.Make();
   Fixture other = fixture;
   other.watch = std::make_shared<FakeWatch>();

@@ -17,6 +17,7 @@
 #include <mutex>
 #include <set>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "decode/sampler.h"
@@ -118,9 +119,22 @@ class PagedFake : public exec::Backend {
     return Status::Ok();
   }
 
+  /// Computes in Wait, so that whatever the loop does while a step is in flight and should not
+  /// changes the answer.
   Result<exec::StepHandle> Submit(const exec::StepBatch& batch) override {
     EXPECT_EQ(watch_->inside.exchange(1), 0) << "a step began before the last one was released";
+    batch_ = &batch;
+    submitted_ = batch.token_ids;
+    rows_.clear();
+    kinds_.clear();
+    return exec::StepHandle{1};
+  }
+
+  Status Wait(exec::StepHandle) override {
+    if (batch_ == nullptr) return Status::Ok();
+    const exec::StepBatch& batch = *std::exchange(batch_, nullptr);
     watch_->gate.Pass();
+    EXPECT_EQ(batch.token_ids, submitted_) << "the batch changed while the step was in flight";
     Check(batch);
     ++watch_->steps;
     watch_->rows += batch.rows();
@@ -128,21 +142,17 @@ class PagedFake : public exec::Backend {
     watch_->most_sequences =
         std::max<int32_t>(watch_->most_sequences, static_cast<int32_t>(batch.sequences.size()));
     for (const TokenId token : batch.token_ids) {
-      if (token == options_.fail_token) {
-        watch_->inside = 0;
+      if (token == options_.fail_token)
         return Status(StatusCode::kInternal, "the fake was told to fail");
-      }
     }
     for (size_t s = 0; s < batch.sequences.size(); ++s) Write(batch, s);
-    rows_.clear();
-    kinds_.clear();
     size_t s = 0;
     for (const exec::OutputRow& output : batch.outputs) {
       while (output.row >= batch.sequences[s].first_row + batch.sequences[s].num_rows) ++s;
       kinds_.push_back(output.kind);
       rows_.push_back(Logits(batch, s, batch.positions[output.row]));
     }
-    return exec::StepHandle{1};
+    return Status::Ok();
   }
 
   bool samples() const override { return options_.samples; }
@@ -315,6 +325,8 @@ class PagedFake : public exec::Backend {
   const std::shared_ptr<FakeWatch> watch_;
   const std::vector<exec::KvGroupInfo> groups_;
   std::vector<std::vector<Cell>> cells_;
+  const exec::StepBatch* batch_ = nullptr;  // submitted, not yet computed
+  std::vector<TokenId> submitted_;          // its token ids
   std::vector<std::vector<float>> rows_;
   std::vector<exec::OutputKind> kinds_;  // of rows_
   std::vector<float> flat_;

@@ -1,4 +1,4 @@
-// Memory budget, KV split, response joining, turns, Runtime.
+// Memory budget, KV split, response joining, Runtime.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -8,7 +8,6 @@
 
 #include "executor/mailbox.h"
 #include "executor/memory_budget.h"
-#include "executor/step_turn.h"
 #include "slipstream/engine.h"
 
 namespace slipstream::executor {
@@ -135,27 +134,6 @@ TEST(MailboxTest, ExtremeTimeoutsDoNotOverflow) {
   std::thread poster([&] { mailbox.Post({.id = 1, .token_ids = {7}}); });
   EXPECT_EQ(mailbox.Take(std::chrono::milliseconds::max())->token_ids, std::vector<TokenId>{7});
   poster.join();
-}
-
-TEST(StepTurnTest, ServesInOrderOfArrival) {
-  StepTurn turn;
-  std::atomic<int64_t> counts[2] = {0, 0};
-  std::atomic<bool> stop{false};
-  std::vector<std::thread> loops;
-  for (int i = 0; i < 2; ++i) {
-    loops.emplace_back([&, i] {
-      while (!stop) {
-        std::lock_guard<StepTurn> guard(turn);
-        ++counts[i];
-        std::this_thread::sleep_for(std::chrono::microseconds(50));
-      }
-    });
-  }
-  while (counts[0] + counts[1] < 200) std::this_thread::yield();
-  stop = true;
-  for (std::thread& loop : loops) loop.join();
-  // A loop that wants the turn again at once does not get it before the one that waits.
-  EXPECT_GT(std::min(counts[0], counts[1]), 60);
 }
 
 TEST(RuntimeTest, ThreadsAndPaths) {

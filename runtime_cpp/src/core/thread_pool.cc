@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +15,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/block_signals.h"
+#include "core/fair_mutex.h"
 #include "core/fp_env.h"
 #include "core/futex.h"
 #include "core/resource_exhausted.h"
@@ -39,29 +40,12 @@ struct alignas(64) LastCpu {
   std::atomic<int32_t> value{-1};
 };
 
-/// Blocks every signal of the calling thread for its lifetime: threads started meanwhile inherit
-/// that, so that the host's handlers (Ctrl-C in Python) keep running on the host's own threads.
-class ScopedBlockSignals {
- public:
-  ScopedBlockSignals() {
-    sigset_t all;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &saved_);
-  }
-  ~ScopedBlockSignals() { pthread_sigmask(SIG_SETMASK, &saved_, nullptr); }
-  ScopedBlockSignals(const ScopedBlockSignals&) = delete;
-  ScopedBlockSignals& operator=(const ScopedBlockSignals&) = delete;
-
- private:
-  sigset_t saved_;
-};
-
 }  // namespace
 
 struct ThreadPool::Impl {
   int32_t threads = 1;
   std::vector<std::thread> workers;
-  std::mutex run_mutex;  // One region at a time.
+  FairMutex run_mutex;  // One region at a time.
 
   // The region: written by Run before `region` changes, read by the workers after.
   void (*fn)(void*, int32_t, int32_t) = nullptr;
@@ -157,7 +141,7 @@ int32_t ThreadPool::threads() const { return impl_->threads; }
 
 void ThreadPool::Run(void (*fn)(void* ctx, int32_t index, int32_t threads), void* ctx) {
   Impl& impl = *impl_;
-  std::lock_guard<std::mutex> lock(impl.run_mutex);
+  std::lock_guard<FairMutex> lock(impl.run_mutex);
   if (impl.threads > 1) {
     impl.fn = fn;
     impl.ctx = ctx;

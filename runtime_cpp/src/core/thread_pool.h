@@ -9,8 +9,8 @@
 
 namespace slipstream::core {
 
-/// Runs one parallel region at a time. Run may be called from any thread; concurrent calls are
-/// serialized.
+/// Runs one parallel region at a time. Run may be called from any thread; concurrent calls take
+/// turns, first come, first served.
 class ThreadPool {
  public:
   /// `threads` counts the calling thread: threads - 1 workers are started. Errors: kInvalidArgument

@@ -101,9 +101,9 @@ class Backend {
   /// Allocates the pool of each group: blocks[g] blocks. Called once, before the first Submit.
   virtual Status AllocateKv(std::span<const int64_t> blocks) = 0;
 
-  /// Starts a step. The batch may be reused as soon as Submit returns. At most one step is in
-  /// flight on the CPU backend. Errors leave the backend usable: kInvalidArgument for a malformed
-  /// batch.
+  /// Starts a step and returns, where the backend can, while it is computed. The batch must stay as
+  /// it is until Release. At most one step is in flight. Errors leave the backend usable:
+  /// kInvalidArgument for a malformed batch.
   virtual Result<StepHandle> Submit(const StepBatch& batch) = 0;
 
   /// True when Sample is implemented by the backend; otherwise, and for requests that need more
@@ -114,8 +114,10 @@ class Backend {
   /// Waits for the step and gives its logits (kind kSample and kLogits, in order) or hidden rows
   /// (kHidden).
   virtual Result<RowsView> Read(StepHandle step, OutputKind kind) = 0;
-  /// Waits until the step is computed. Nothing to wait for where Submit computes.
+  /// Waits until the step is computed; its error, if it failed. Nothing to wait for where Submit
+  /// computes.
   virtual Status Wait(StepHandle) { return Status::Ok(); }
+  /// Waits for the step and forgets it.
   virtual void Release(StepHandle step) = 0;
 
   // Whole KV blocks, in the layout of this backend. Not while a step is in flight, that is between

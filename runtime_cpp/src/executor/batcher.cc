@@ -23,7 +23,7 @@ Batcher::Batcher(std::unique_ptr<kv::KvManager> kv, const sched::Limits& limits,
   index_of_slot_.resize(limits_.max_batch_size);
 }
 
-void Batcher::Admit(RequestQueue* queue, int64_t now_us) {
+void Batcher::Admit(RequestQueue* queue, int64_t now_us, Admission admission) {
   queue->Age(now_us);
   while (!queue->empty()) {
     const auto first = queue->begin();
@@ -45,6 +45,7 @@ void Batcher::Admit(RequestQueue* queue, int64_t now_us) {
     }
     // Strictly in order: a request that does not fit holds up those behind it, so that a large one
     // is never starved by small ones.
+    if (admission == Admission::kIfRoom) return;
     const auto victim = VictimOf(*request);
     if (victim == running_.end()) return;
     Preempt(victim);

@@ -19,6 +19,12 @@ struct BatchPolicy {
   ChunkingPolicy chunking = ChunkingPolicy::kFirstCome;
 };
 
+enum class Admission : uint8_t {
+  kIfRoom = 0,  ///< A step is in flight: nobody who runs may be disturbed.
+  kMayPreempt =
+      1,  ///< Those of higher priority take the place of others, where the policy says so.
+};
+
 /// Counters of what it did; they only grow.
 struct BatchCounters {
   int64_t cached_tokens = 0;
@@ -32,9 +38,9 @@ class Batcher {
   Batcher(std::unique_ptr<kv::KvManager> kv, const sched::Limits& limits,
           const BatchPolicy& policy);
 
-  /// Starts requests from the front of the queue while they fit, preempting for those of higher
-  /// priority where the policy allows it. The caller holds the mutex of the queue.
-  void Admit(RequestQueue* queue, int64_t now_us);
+  /// Starts requests from the front of the queue while they fit. The caller holds the mutex of the
+  /// queue.
+  void Admit(RequestQueue* queue, int64_t now_us, Admission admission);
 
   /// The rows of the next step, with the blocks for them taken. Requests that are preempted for it
   /// are put into preempted(); one whose blocks cannot be had is finished with its error.

@@ -333,10 +333,9 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
         .ageing_us = std::chrono::microseconds(config.ageing).count(),
         .iteration_history = config.iteration_history,
         .vocab_size = limits->vocab_size};
-    auto loop = std::make_unique<EngineLoop>(
-        std::move(parts.backend), std::move(kv), std::move(host), loop_config,
-        parts.math ? *parts.math : core::ScalarRowMath(),
-        parts.turn ? std::move(parts.turn) : std::make_shared<StepTurn>());
+    auto loop =
+        std::make_unique<EngineLoop>(std::move(parts.backend), std::move(kv), std::move(host),
+                                     loop_config, parts.math ? *parts.math : core::ScalarRowMath());
     auto executor =
         std::make_unique<ExecutorImpl>(std::move(parts.facts), std::move(parts.keep_alive));
     if (Status status = executor->Start(std::move(loop), config.max_queued_requests); !status.ok())

@@ -9,7 +9,6 @@
 #include "core/row_math.h"
 #include "exec/backend.h"
 #include "executor/request_state.h"
-#include "executor/step_turn.h"
 #include "slipstream/config.h"
 #include "slipstream/executor.h"
 #include "slipstream/status.h"
@@ -20,7 +19,6 @@ struct ExecutorParts {
   std::unique_ptr<exec::Backend> backend;  ///< Its KV is not allocated yet.
   ModelFacts facts;                        ///< With the engine's limits; the config may lower them.
   const core::RowMath* math = nullptr;  ///< Null: the scalar reference. Must outlive the executor.
-  std::shared_ptr<StepTurn> turn;  ///< Shared with the executors it takes turns with; null: alone.
   std::shared_ptr<const void>
       keep_alive;  ///< What the backend needs (weights, thread pool); released last.
 };

@@ -14,19 +14,6 @@
 namespace slipstream::executor {
 namespace {
 
-Status FromException(const std::exception& error) noexcept {
-  try {
-    if (!dynamic_cast<const std::bad_alloc*>(&error)) {
-      return Status(StatusCode::kInternal,
-                    std::string("A step failed: ") + error.what() + ". Please report this.");
-    }
-  } catch (const std::bad_alloc&) {  // the same as running out of it in the step
-  }
-  return core::ResourceExhausted(
-      "The process ran out of memory during a step. Lower kv_memory_bytes, max_batch_size or "
-      "max_num_tokens.");
-}
-
 Status ShutDown() {
   return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
 }
@@ -37,25 +24,15 @@ Status Draining() {
                 "request to another executor.");
 }
 
-// Gives a step back however its sampling ends: memory may run out there.
-struct StepRelease {
-  exec::Backend& backend;
-  exec::StepHandle step;
-  ~StepRelease() { backend.Release(step); }
-};
-
 }  // namespace
 
 EngineLoop::EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
                        std::unique_ptr<kv::HostPool> host, const LoopConfig& config,
-                       const core::RowMath& math, std::shared_ptr<StepTurn> turn)
+                       const core::RowMath& math)
     : config_(config),
-      backend_(std::move(backend)),
-      mover_(*backend_, std::move(host)),
-      turn_(std::move(turn)),
       log_(config.iteration_history),
       batcher_(std::move(kv), config.limits, config.batch),
-      sampler_(config.vocab_size, math),
+      runner_(std::move(backend), std::move(host), config.vocab_size, math),
       queue_(config.queue, config.ageing_us) {
   const kv::KvManager& blocks = batcher_.kv();
   for (int32_t g = 0; g < blocks.num_groups(); ++g) {
@@ -181,15 +158,9 @@ void EngineLoop::Stop() {
 void EngineLoop::Run() noexcept {
   const core::ScopedFpEnv fp_env;  // the sampler is part of the numerics contract
   while (WaitForWork()) {
-    Deliver();
-    try {
-      Admit();
-      RunStep();
-    } catch (const std::exception& error) {
-      Requeue();
-      FailRunning(error);
-    }
-    Deliver();
+    StartStep();
+    WorkAhead();
+    FinishStep();
   }
   Deliver();
   std::lock_guard<std::mutex> guard(mutex_);
@@ -208,7 +179,7 @@ void EngineLoop::FailRunning(const std::exception& error) noexcept {
 }
 
 bool EngineLoop::HasWorkLocked() const {
-  if (stopping_ || !cancelled_.empty()) return true;
+  if (stopping_ || !cancelled_.empty() || news_ || !untold_.empty()) return true;
   if (!paused_ && (!queue_.empty() || !batcher_.running().empty())) return true;
   return NowUs() >= next_limit_us_;
 }
@@ -253,9 +224,9 @@ void EngineLoop::EndLocked(int64_t now_us) noexcept {
   cancelled_.clear();
 }
 
-void EngineLoop::Admit() {
+void EngineLoop::Admit(Admission admission) {
   std::lock_guard<std::mutex> guard(mutex_);
-  if (!paused_) batcher_.Admit(&queue_, NowUs());
+  if (!paused_) batcher_.Admit(&queue_, NowUs(), admission);
   UpdateGaugesLocked();
 }
 
@@ -266,27 +237,50 @@ void EngineLoop::Requeue() noexcept {
   while (!preempted.empty()) queue_.Insert(&preempted, preempted.begin(), NowUs());
 }
 
-void EngineLoop::RunStep() {
+void EngineLoop::StartStep() noexcept {
+  Retire();
+  try {
+    TryStartStep();
+  } catch (const std::exception& error) {
+    Requeue();
+    FailRunning(error);
+  }
+}
+
+void EngineLoop::TryStartStep() {
+  Admit(Admission::kMayPreempt);
   {
     std::lock_guard<std::mutex> guard(mutex_);
-    if (paused_) return;  // woken for a cancellation
+    if (paused_) return;  // woken for a cancellation, or to tell news
   }
   iteration_.start_us = NowUs();
-  std::vector<StepEntry> entries = batcher_.Plan(iteration_.start_us, cost_.Get());
+  std::vector<StepEntry> entries = batcher_.Plan(iteration_.start_us, runner_.cost());
   Requeue();
+  news_ = true;  // of whom Plan has ended
   if (entries.empty()) return;
-  int64_t generated = 0;
-  for (const StepEntry& entry : entries)
-    generated -= static_cast<int64_t>(entry.request->tokens().size());
   DescribeStep(entries);
-  Status status;
+  iteration_.schedule_us = NowUs() - iteration_.start_us;
+  if (Status status = runner_.Start(std::move(entries), &batcher_); !status.ok()) CloseStep(status);
+}
+
+void EngineLoop::WorkAhead() noexcept {
+  Deliver();
+  if (!runner_.in_flight()) return;
   try {
-    status = ExecuteStep(entries);
-  } catch (const std::exception& error) {
-    status = FromException(error);
+    Admit(Admission::kIfRoom);
+  } catch (const std::bad_alloc&) {  // nothing has changed; StartStep meets it again
   }
+}
+
+void EngineLoop::FinishStep() noexcept {
+  if (runner_.in_flight()) CloseStep(runner_.Finish(&batcher_));
+}
+
+void EngineLoop::CloseStep(const Status& status) noexcept {
+  news_ = true;
   const int64_t now_us = NowUs();
-  for (const StepEntry& entry : entries) {
+  int64_t generated = -known_tokens_;
+  for (const StepEntry& entry : runner_.entries()) {
     RequestState* request = entry.request;
     generated += static_cast<int64_t>(request->tokens().size());
     if (!status.ok()) {
@@ -302,53 +296,14 @@ void EngineLoop::RunStep() {
   CountStep(generated, status.ok());
 }
 
-Status EngineLoop::ExecuteStep(std::vector<StepEntry>& entries) {
-  BuildStep(entries, batcher_.kv(), &batch_);
-  const std::vector<core::BlockCopy> copies = batcher_.kv().TakeCopies();
-  // Other executors of the same Runtime wait here for their turn.
-  const std::lock_guard<StepTurn> turn(*turn_);
-  const int64_t submitted_us = NowUs();
-  iteration_.schedule_us = submitted_us - iteration_.start_us;
-  if (Status status = CopyBlocks(copies); !status.ok()) return status;
-  const Result<exec::StepHandle> step = backend_->Submit(batch_);
-  if (!step.ok()) return step.status();
-  const StepRelease release{*backend_, *step};
-  Status status = backend_->Wait(*step);
-  int64_t computed_us = NowUs();
-  iteration_.model_us = computed_us - submitted_us;
-  if (!status.ok()) return status;
-  cost_.Observe(batch_.rows(), iteration_.model_us);
-  batcher_.Advance(entries);
-  iteration_.schedule_us += NowUs() - computed_us;
-  computed_us = NowUs();
-  if (!batch_.outputs.empty()) status = sampler_.Sample(*backend_, *step, entries);
-  iteration_.sample_us = NowUs() - computed_us;
-  return status;
-}
-
-Status EngineLoop::CopyBlocks(const std::vector<core::BlockCopy>& copies) {
-  if (copies.empty()) return Status::Ok();
-  Status status;
-  try {
-    status = mover_.Copy(copies);
-  } catch (const std::exception& error) {
-    status = FromException(error);
-  }
-  if (status.ok()) return status;
-  // A target may be the begin of a sequence without rows in this step, or be cached already, and
-  // what the index has on either tier may not be there.
-  batcher_.kv().Reset();
-  for (const auto& request : batcher_.running()) request->Finish(FinishReason::kError, status);
-  return status;
-}
-
 // What the step is to do, before it changes the requests.
 void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
   iteration_.prefill_rows = iteration_.decode_rows = 0;
   iteration_.entries.clear();
-  recomputed_ = 0;
+  recomputed_ = known_tokens_ = 0;
   for (const StepEntry& entry : entries) {
     RequestState& request = *entry.request;
+    known_tokens_ += static_cast<int64_t>(request.tokens().size());
     const bool prefill = !request.decoding();
     (prefill ? iteration_.prefill_rows : iteration_.decode_rows) += entry.rows;
     const int32_t before = request.place.computed_before;
@@ -366,6 +321,10 @@ void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
 }
 
 void EngineLoop::CountStep(int64_t generated, bool computed) {
+  const StepTimes& times = runner_.times();
+  iteration_.schedule_us += times.schedule_us;
+  iteration_.model_us = times.model_us;
+  iteration_.sample_us = times.sample_us;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     ++stats_.steps;
@@ -385,28 +344,13 @@ void EngineLoop::CountStep(int64_t generated, bool computed) {
   if (log_.enabled()) log_.Add(&iteration_);
 }
 
-void EngineLoop::Deliver() noexcept {
-  const int64_t begin_us = NowUs();
-  Requests& running = batcher_.running();
-  for (bool again = true; again;) {
-    for (auto next = running.begin(); next != running.end();) {
-      const auto request = next++;
-      if ((*request)->finished()) ended_.splice(ended_.end(), running, request);
-    }
-    Retire();
-    Requests told;
-    told.swap(ended_);
-    for (const auto& request : told) Tell(request.get());
-    again = false;
-    // A callback that throws finishes its request: once more around, to free it and tell its end.
-    for (const auto& request : running) {
-      if (request->has_news() && !Tell(request.get())) again = true;
-    }
-  }
-  deliver_us_ += NowUs() - begin_us;
-}
-
 void EngineLoop::Retire() noexcept {
+  Requests& running = batcher_.running();
+  for (auto next = running.begin(); next != running.end();) {
+    const auto request = next++;
+    if ((*request)->finished()) ended_.splice(ended_.end(), running, request);
+  }
+  if (ended_.empty()) return;
   std::lock_guard<std::mutex> guard(mutex_);
   for (const auto& request : ended_) {
     batcher_.Release(request.get());
@@ -415,6 +359,25 @@ void EngineLoop::Retire() noexcept {
     ++stats_.requests_finished;
   }
   UpdateGaugesLocked();
+  untold_.splice(untold_.end(), ended_);
+}
+
+void EngineLoop::Deliver() noexcept {
+  const int64_t begin_us = NowUs();
+  do {
+    // The rows of a request in flight keep their blocks until the step is finished.
+    if (!runner_.in_flight()) Retire();
+    Requests told;
+    told.swap(untold_);
+    for (const auto& request : told) Tell(request.get());
+    news_ = false;
+    for (const auto& request : batcher_.running()) {
+      if (request->finished() || !request->has_news()) continue;
+      // A callback that throws finishes its request: its end is to be told in turn.
+      if (!Tell(request.get())) news_ = true;
+    }
+  } while (news_ && !runner_.in_flight());
+  deliver_us_ += NowUs() - begin_us;
 }
 
 void EngineLoop::UpdateQueueGaugesLocked() noexcept {
@@ -429,9 +392,10 @@ void EngineLoop::UpdateGaugesLocked() noexcept {
   stats_.kv_blocks_cached = batcher_.kv().evictable_blocks();
   stats_.cached_tokens = batcher_.counters().cached_tokens;
   stats_.preemptions = batcher_.counters().preemptions;
-  stats_.blocks_copied = mover_.copied();
-  stats_.blocks_swapped_out = mover_.swapped_out();
-  stats_.blocks_swapped_in = mover_.swapped_in();
+  const BlockMover& mover = runner_.mover();
+  stats_.blocks_copied = mover.copied();
+  stats_.blocks_swapped_out = mover.swapped_out();
+  stats_.blocks_swapped_in = mover.swapped_in();
   stats_.host_blocks_used = batcher_.kv().host_used_slots();
   stats_.deliver_us = deliver_us_;
 }

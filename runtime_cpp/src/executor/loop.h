@@ -1,25 +1,20 @@
-// The engine loop: one thread that admits, plans, runs, samples and tells, step by step.
+// The engine loop: one thread that admits, plans, samples and tells, step by step, while the
+// backend computes.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <exception>
 #include <memory>
 #include <mutex>
 #include <thread>
 #include <unordered_set>
 #include <vector>
 
-#include "exec/backend.h"
 #include "executor/batcher.h"
-#include "executor/block_mover.h"
 #include "executor/iteration_log.h"
 #include "executor/request_queue.h"
-#include "executor/step_builder.h"
-#include "executor/step_cost.h"
-#include "executor/step_sampler.h"
-#include "executor/step_turn.h"
+#include "executor/step_runner.h"
 #include "slipstream/stats.h"
 
 namespace slipstream::executor {
@@ -40,7 +35,7 @@ class EngineLoop {
   /// `host`: the memory of the host slots that `kv` has; null where it has none.
   EngineLoop(std::unique_ptr<exec::Backend> backend, std::unique_ptr<kv::KvManager> kv,
              std::unique_ptr<kv::HostPool> host, const LoopConfig& config,
-             const core::RowMath& math, std::shared_ptr<StepTurn> turn);
+             const core::RowMath& math);
   ~EngineLoop();
 
   /// kResourceExhausted when the thread cannot start.
@@ -78,19 +73,23 @@ class EngineLoop {
   bool WaitForWork() noexcept;
   bool HasWorkLocked() const;
   void EndLocked(int64_t now_us) noexcept;
-  void Admit();
+  /// Admits, plans and submits; nothing is in flight where nothing can run.
+  void StartStep() noexcept;
+  void TryStartStep();
+  /// What can be done for the next step while one is in flight: news is told, requests are let in.
+  void WorkAhead() noexcept;
+  void FinishStep() noexcept;
+  /// Tells the loop's books of the step in work, and ends its requests where it failed.
+  void CloseStep(const Status& status) noexcept;
+  void Admit(Admission admission);
   /// Puts what was preempted back into the queue.
   void Requeue() noexcept;
-  void RunStep();
-  /// Submits, waits, samples. An error concerns all entries; a bad row ends its own request only.
-  Status ExecuteStep(std::vector<StepEntry>& entries);
-  /// Before a step. An error ends all that runs and empties the cache.
-  Status CopyBlocks(const std::vector<core::BlockCopy>& copies);
   void DescribeStep(const std::vector<StepEntry>& entries);
   void CountStep(int64_t generated, bool computed);
-  /// Frees what finished requests hold, then tells the news of all, each request once.
-  void Deliver() noexcept;
+  /// Frees what finished requests hold; their ends wait in untold_.
   void Retire() noexcept;
+  /// Tells the news of all, each request once.
+  void Deliver() noexcept;
   /// After an exception: ends what runs, or if nothing does, the request that is first in line, so
   /// that no fault is met for ever.
   void FailRunning(const std::exception& error) noexcept;
@@ -99,9 +98,6 @@ class EngineLoop {
   bool OnOwnThread() const { return std::this_thread::get_id() == thread_id_.load(); }
 
   const LoopConfig config_;
-  std::unique_ptr<exec::Backend> backend_;
-  BlockMover mover_;  // over backend_
-  std::shared_ptr<StepTurn> turn_;
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
   const int64_t created_us_ = NowUs();
@@ -109,11 +105,12 @@ class EngineLoop {
 
   // The loop's thread only, after Start.
   Batcher batcher_;
-  Requests ended_;  // finished, not yet told
-  StepSampler sampler_;
-  StepCostEstimate cost_;
-  exec::StepBatch batch_;
+  StepRunner runner_;
+  Requests ended_;                  // finished, but they still hold what they held
+  Requests untold_;                 // they hold nothing any more, and their end is to be told
+  bool news_ = false;               // running requests may have news
   Iteration iteration_;             // the step in work
+  int64_t known_tokens_ = 0;        // of its requests, before it
   int64_t recomputed_ = 0;          // of its rows
   int64_t logged_preemptions_ = 0;  // those that the steps before it tell of
   int64_t deliver_us_ = 0;

@@ -51,7 +51,6 @@ Result<std::unique_ptr<Executor>> Executor::Create(const Model& model,
     parts.backend = *std::move(backend);
     parts.facts = {impl->engine.limits(), impl->engine.eos_token_ids(), impl->engine.tokenizer()};
     parts.math = &exec::RowMathOf(impl->runtime.impl()->path);
-    parts.turn = impl->runtime.impl()->turn;
     parts.keep_alive = impl;
     return executor::CreateExecutor(std::move(parts), config);
   } catch (const std::bad_alloc&) {

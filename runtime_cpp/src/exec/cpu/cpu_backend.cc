@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "core/resource_exhausted.h"
+#include "core/worker.h"
 #include "exec/block_access.h"
 #include "exec/cpu/dispatch.h"
 #include "exec/cpu/kernel_table.h"
@@ -52,8 +53,11 @@ class CpuBackend final : public Backend {
     }
   }
 
-  /// Finds the tensors and reserves the memory.
+  /// Finds the tensors, reserves the memory and starts the thread that runs steps.
   Status Init() {
+    Result<std::unique_ptr<core::Worker>> worker = core::Worker::Create();
+    if (!worker.ok()) return worker.status();
+    worker_ = *std::move(worker);
     for (const PlanStep& step : plan_.steps) {
       Bound bound;
       if (Status status = Bind(step.weight, &bound.weight); !status.ok()) return status;
@@ -117,17 +121,21 @@ class CpuBackend final : public Backend {
                     "The KV pools must be allocated before the first step.");
     }
     if (Status status = step_.Prepare(batch, pool_blocks_); !status.ok()) return status;
-    pool_.Run([](void* self, int32_t index,
-                 int32_t threads) { static_cast<CpuBackend*>(self)->RunThread(index, threads); },
-              this);
     in_flight_ = true;
+    worker_->Start([](void* self) { static_cast<CpuBackend*>(self)->RunStep(); }, this);
     return ++handle_;
+  }
+
+  Status Wait(StepHandle) override {
+    worker_->Wait();
+    return Status::Ok();
   }
 
   Result<RowsView> Read(StepHandle step, OutputKind kind) override {
     if (!in_flight_ || step != handle_)
       return Status(StatusCode::kInvalidArgument,
                     "The step to read was released or never submitted.");
+    worker_->Wait();
     const bool hidden = kind == OutputKind::kHidden;
     const cpu::PlanValue& value = plan_.values[hidden ? plan_.hidden : plan_.logits];
     RowsView view;
@@ -140,7 +148,9 @@ class CpuBackend final : public Backend {
   }
 
   void Release(StepHandle step) override {
-    if (step == handle_) in_flight_ = false;
+    if (step != handle_) return;
+    worker_->Wait();
+    in_flight_ = false;
   }
 
   Status CopyBlocks(std::span<const BlockCopy> copies) override {
@@ -194,6 +204,12 @@ class CpuBackend final : public Backend {
   int32_t RowsOf(const PlanStep& step) const {
     if (!plan_.values[step.outputs[0]].output_rows) return step_.rows();
     return step.logits_only ? step_.logits_rows() : step_.output_rows();
+  }
+
+  void RunStep() {
+    pool_.Run([](void* self, int32_t index,
+                 int32_t threads) { static_cast<CpuBackend*>(self)->RunThread(index, threads); },
+              this);
   }
 
   void RunThread(int32_t index, int32_t threads) {
@@ -374,6 +390,7 @@ class CpuBackend final : public Backend {
   std::vector<MappedMemory> kv_pools_;
   StepHandle handle_ = 0;
   bool in_flight_ = false;
+  std::unique_ptr<core::Worker> worker_;  // Runs the step; ends before what it works on.
 };
 
 }  // namespace

@@ -1,15 +1,15 @@
-// Lets the steps of several executors take turns on one Runtime, first come, first served.
+// A lock that is given first come, first served.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
 
-namespace slipstream::executor {
+namespace slipstream::core {
 
-/// A fair lock. A plain mutex would let a loop that releases it and wants it again at once shut the
-/// others out.
-class StepTurn {
+/// A plain mutex would let a thread that releases it and wants it again at once shut the others
+/// out.
+class FairMutex {
  public:
   void lock() {
     std::unique_lock<std::mutex> guard(mutex_);
@@ -32,4 +32,4 @@ class StepTurn {
   uint64_t serving_ = 0;
 };
 
-}  // namespace slipstream::executor
+}  // namespace slipstream::core
