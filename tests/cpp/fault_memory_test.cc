@@ -21,7 +21,9 @@ namespace {
 using fault::Inject;
 using fault::Point;
 
-constexpr ExecutorConfig kConfig{.kv_memory_bytes = 1 << 20};
+const ExecutorConfig kConfig{.kv_memory_bytes = 1 << 20};
+// Of which two long prompts do not fit the first pool.
+const ExecutorConfig kTiers{.kv_memory_bytes = 36 << 10, .host_kv_bytes = 1 << 20};
 constexpr std::chrono::seconds kHang{30};
 
 // The smallest model with both kinds of cache: its file is read thousands of times.
@@ -108,6 +110,7 @@ TEST_F(MemoryFaultTest, CreatingARuntimeAModelAndAnExecutor) {
   const auto model = Model::Create(*runtime, *engine);
   ASSERT_TRUE(model.ok());
   FailEach([&] { return Executor::Create(*model, kConfig).status(); });
+  FailEach([&] { return Executor::Create(*model, kTiers).status(); });
 }
 
 TEST_F(MemoryFaultTest, TokenizerAndChatTemplate) {
@@ -126,18 +129,22 @@ TEST_F(MemoryFaultTest, TokenizerAndChatTemplate) {
 class RequestFaultTest : public MemoryFaultTest {
  protected:
   void SetUp() override {
+    Start(kConfig);
+    expected_ = Fetch(*executor_->Submit(Question()));
+    ASSERT_TRUE(expected_.status.ok());
+    ASSERT_EQ(expected_.token_ids.size(), 6u);
+  }
+
+  void Start(const ExecutorConfig& config) {
     auto engine = Engine::Load(file_.path());
     ASSERT_TRUE(engine.ok()) << engine.status().message();
     auto runtime = Runtime::Create({.threads = 2});
     ASSERT_TRUE(runtime.ok());
     auto model = Model::Create(*runtime, *engine);
     ASSERT_TRUE(model.ok());
-    auto executor = Executor::Create(*model, kConfig);
-    ASSERT_TRUE(executor.ok());
+    auto executor = Executor::Create(*model, config);
+    ASSERT_TRUE(executor.ok()) << executor.status().message();
     executor_ = *std::move(executor);
-    expected_ = Fetch(*executor_->Submit(Question()));
-    ASSERT_TRUE(expected_.status.ok());
-    ASSERT_EQ(expected_.token_ids.size(), 6u);
   }
 
   /// The last response of a request, with the whole answer in it.
@@ -225,6 +232,55 @@ TEST_F(RequestFaultTest, EveryAllocationOfARequest) {
     EXPECT_GT(served, 0);
   }
   EXPECT_EQ(Fetch(*executor_->Submit(Question())).token_ids, expected_.token_ids);
+}
+
+// Other prompts push the first out of the pool before each fault, so that blocks move both
+// ways in it.
+TEST_F(RequestFaultTest, EveryAllocationOfARequestThatMovesBlocks) {
+  Start(kTiers);
+  const auto ask = [](TokenId first) {
+    Request request;
+    for (TokenId i = 0; i < 90; ++i) request.prompt_token_ids.push_back((first + i * 7) % 40 + 3);
+    request.sampling = {.max_tokens = 4, .temperature = 0.0f, .ignore_eos = true};
+    return request;
+  };
+  const Result<RequestId> fits = executor_->Submit(ask(0));
+  ASSERT_TRUE(fits.ok()) << fits.status().message();
+  const Response first = Fetch(*fits);
+  const Response other = Fetch(*executor_->Submit(ask(5)));
+  ASSERT_EQ(first.token_ids.size(), 4u) << first.status.message();
+  int64_t failed = 0, served = 0;
+  bool hit = true;
+  for (int64_t n = 0; hit && !HasFailure(); ++n) {
+    EXPECT_EQ(Fetch(*executor_->Submit(ask(5))).token_ids, other.token_ids);
+    for (const TokenId another : {9, 13}) Fetch(*executor_->Submit(ask(another)));
+    const Result<RequestId> id = executor_->Submit(ask(0));
+    Response answer;
+    {
+      const Inject inject(Point::kAllocate, n, 1);
+      while (id.ok() && !answer.finished()) {
+        Result<Response> news = executor_->Next(*id, kHang);
+        if (news.ok()) answer = *std::move(news);
+      }
+      hit = inject.hit();
+    }
+    ASSERT_TRUE(id.ok());
+    if (answer.finish_reason == FinishReason::kError) {
+      ++failed;
+      EXPECT_EQ(answer.status.code(), StatusCode::kResourceExhausted) << answer.status.message();
+    } else {
+      ++served;
+      ASSERT_FALSE(answer.token_ids.empty());
+      EXPECT_EQ(answer.token_ids.back(), first.token_ids.back()) << "allocation " << n;
+    }
+    ExpectIdle();
+    // What the fault left in the cache is right.
+    EXPECT_EQ(Fetch(*executor_->Submit(ask(0))).token_ids, first.token_ids) << "allocation " << n;
+  }
+  EXPECT_GT(failed, 5);
+  EXPECT_GT(served, 0);
+  EXPECT_GT(executor_->Stats().blocks_swapped_in, 20);
+  EXPECT_GT(executor_->Stats().blocks_swapped_out, 20);
 }
 
 TEST_F(RequestFaultTest, EveryAllocationOfSubmitMany) {
