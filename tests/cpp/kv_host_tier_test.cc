@@ -1,5 +1,6 @@
 // The host tier: what moves there and comes back, what is given up for good, and its memory.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -191,6 +192,15 @@ TEST(HostPoolTest, SaysWhyItCannotBeMade) {
       HostPool::Create(groups, std::vector<int64_t>{int64_t{1} << 55}, testing::TempDir());
   EXPECT_EQ(full.status().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(full.status().message().find("host_kv_bytes"), std::string::npos);
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
+  rlimit low = before;
+  low.rlim_cur = 1000;
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &low), 0);
+  const auto limited = HostPool::Create(groups, std::vector<int64_t>{20}, testing::TempDir());
+  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &before), 0);
+  EXPECT_EQ(limited.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(limited.status().message().find("1280 bytes"), std::string::npos);
 }
 
 TEST(HostPoolTest, SlotsFollowTheProportionOfThePool) {

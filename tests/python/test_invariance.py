@@ -99,6 +99,8 @@ def test_a_request_is_the_same_alone_and_in_any_mix(engine: Path) -> None:
             "max_batch_size": batch,
             "max_num_tokens": max(batch, rng.choice([1, 5, 33, 100, 512])),
             "kv_memory": rng.choice([None, "1M"]),
+            "host_kv_memory": rng.choice([None, "1M", "16M"]),
+            "capacity": rng.choice(["guaranteed-no-evict", "max-utilization"]),
             "cpu_path": rng.choice(["auto", "avx2", "emulated16"]),
         }
         if not runs_here(settings["cpu_path"], engine):

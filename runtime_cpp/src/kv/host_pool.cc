@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cassert>
@@ -26,6 +27,18 @@ int OpenUnlinked(const std::string& dir) {
   const int file = mkostemp(path.data(), O_CLOEXEC);
   if (file >= 0) unlink(path.c_str());
   return file;
+}
+
+// Takes the disk space of the first `bytes` bytes; an errno, 0 when done.
+int Allocate(int file, size_t bytes) {
+  // Beyond the process' own limit, the system would not only refuse but send a signal that ends it.
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && bytes > limit.rlim_cur) return EFBIG;
+  int error;
+  do {
+    error = posix_fallocate(file, 0, static_cast<off_t>(bytes));
+  } while (error == EINTR);
+  return error;
 }
 
 }  // namespace
@@ -70,10 +83,7 @@ Result<std::unique_ptr<HostPool>> HostPool::Create(std::span<const GroupSpec> gr
     return Status(StatusCode::kIo, "No file for the host KV tier can be made in " + where + ": " +
                                        std::strerror(errno) + ". Name a folder that is writable.");
   }
-  int error;
-  do {
-    error = posix_fallocate(file, 0, static_cast<off_t>(pool->bytes_));
-  } while (error == EINTR);
+  int error = Allocate(file, pool->bytes_);
   if (error == 0) {
     void* memory =
         mmap(nullptr, pool->bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
