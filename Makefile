@@ -26,7 +26,7 @@ SOURCES := CMakeLists.txt pyproject.toml README.md LICENSE \
 PYTHON_FOLDERS := builder plugins python tests benchmarks examples runtime_cpp .ci/requirements .ci/check-editable
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cc' '*.cpp' '*.h')
 
-.PHONY: help deps docs fuzz setup setup-test demo test test-cpp test-python test-full sanitize bench \
+.PHONY: help deps docs fuzz setup setup-test demo test test-cpp test-python test-full sanitize soak bench \
   lint lint-python lint-types lint-cpp format clean
 
 help:  ## show this list
@@ -100,6 +100,10 @@ sanitize-%: $(VENV)/.deps
 	  -DPython_EXECUTABLE=$(BIN)/python
 	$(FIXED_ADDRESSES) cmake --build build/$@
 	$(FIXED_ADDRESSES) ctest --test-dir build/$@ --output-on-failure -j $(JOBS)
+
+MINUTES ?= 20
+soak: setup-test  ## requests of every kind for MINUTES=20: answers as alone, no block lost, memory flat
+	$(BIN)/python tests/soak/soak.py --minutes $(MINUTES)
 
 # Every parser of untrusted bytes, FUZZ_SECONDS each. A crash is written to build/fuzz and belongs into
 # tests/fuzz/corpus, whose files are replayed by the C++ tests.
