@@ -85,11 +85,16 @@ void OpenAndClose(benchmark::State& state) {
   }
 }
 
+std::vector<int64_t> Slots(bool host_tier) {
+  return host_tier ? std::vector<int64_t>{8192} : std::vector<int64_t>();
+}
+
 /// New prompts of 4,096 tokens through a full pool: each block is one eviction, one insertion.
-/// range(0): whether the cache is on; the difference is what it costs without any hit.
+/// range(0): 0 without cache, 1 with it, 2 with a host tier below that is full too; the difference
+/// is what each costs without any hit. Of the moves, only ordering them counts here.
 void EvictionPerBlock(benchmark::State& state) {
   KvManager kv(Conversations::Groups(), std::vector<int64_t>{16384}, 4, 8192,
-               {.enable_cache = state.range(0) != 0});
+               {.enable_cache = state.range(0) != 0, .host_slots = Slots(state.range(0) == 2)});
   std::mt19937 random(4);
   for (int i = 0; i < 200; ++i) ComputeAndClose(kv, 0, Draw(random, 4096));
   std::vector<TokenId> tokens = Draw(random, 4096);
@@ -115,7 +120,7 @@ void Producers(benchmark::State& state) {
 
 BENCHMARK(Lookup)->Args({64, 4096})->Args({1000, 4096});
 BENCHMARK(OpenAndClose)->Args({64, 4096});
-BENCHMARK(EvictionPerBlock)->Arg(0)->Arg(1);
+BENCHMARK(EvictionPerBlock)->Arg(0)->Arg(1)->Arg(2);
 BENCHMARK(Producers)->Arg(64)->Arg(256);
 
 }  // namespace
