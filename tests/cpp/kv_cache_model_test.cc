@@ -501,18 +501,23 @@ TEST(KvCacheModelTest, HostTier) {
     SCOPED_TRACE(testing::Message() << slots << " slots");
     RunMany({.groups = {Full(4)}, .blocks = {45}, .host_slots = {slots}}, 91, true);
     RunMany({.groups = {Window(4, 6)}, .blocks = {17}, .host_slots = {slots}}, 101, true);
-    ModelSetup setup{.groups = {Full(4), Window(4, 6), Window(8, 20), Window(2, 1)},
-                     .blocks = {45, 18, 14, 30},
-                     .host_slots = {slots, slots, slots, slots},
-                     .retention = true};
-    RunMany(setup, 111, true);
-    setup.reserving = 0;
-    setup.forks = false;
-    RunMany(setup, 121, true);
-    setup.reserving = 4;
-    setup.blocks = {60, 30, 20, 40};
-    RunMany(setup, 131, true);
   }
+}
+
+TEST(KvCacheModelTest, HostTierOfSeveralGroups) {
+  ModelSetup setup{.groups = {Full(4), Window(4, 6), Window(8, 20), Window(2, 1)},
+                   .blocks = {45, 18, 14, 30},
+                   .host_slots = {3, 5, 2, 4},
+                   .retention = true};
+  RunMany(setup, 111, true);
+  setup.host_slots = {400, 400, 400, 400};
+  setup.reserving = 0;
+  setup.forks = false;
+  RunMany(setup, 121, true);
+  setup.host_slots = {20, 10, 10, 20};
+  setup.reserving = 4;
+  setup.blocks = {60, 30, 20, 40};
+  RunMany(setup, 131, true);
 }
 
 TEST(KvCacheModelTest, WithoutCache) {
