@@ -112,24 +112,29 @@ Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeou
   }
 }
 
-std::vector<Response> Collect(const PyExecutor& self, const std::vector<RequestId>& ids) {
+std::vector<std::vector<Response>> Collect(const PyExecutor& self,
+                                           const std::vector<RequestId>& ids) {
   Executor& executor = self.get();
   ReleaseGil release;
   auto checked = Clock::now();
-  std::vector<Response> responses;
-  responses.reserve(ids.size());
+  std::vector<std::vector<Response>> requests;
+  requests.reserve(ids.size());
   for (RequestId id : ids) {
-    Response total;
-    while (!total.finished()) {
-      total.Join(Unwrap(executor.Next(id, kSignalPeriod)));
+    std::vector<Response> answers;
+    for (bool last = false; !last;) {
+      Response news = Unwrap(executor.Next(id, kSignalPeriod));
+      last = news.last;
+      const auto index = static_cast<size_t>(news.index);
+      if (answers.size() <= index) answers.resize(index + 1);
+      answers[index].Join(std::move(news));
       if (Clock::now() - checked >= kSignalPeriod) {
         CheckSignals();
         checked = Clock::now();
       }
     }
-    responses.push_back(std::move(total));
+    requests.push_back(std::move(answers));
   }
-  return responses;
+  return requests;
 }
 
 void Cancel(const PyExecutor& self, RequestId id) {
@@ -236,7 +241,8 @@ void BindExecutor(py::module_& m) {
            "timeout the "
            "Response is empty. Ctrl-C interrupts the wait.")
       .def("collect", &Collect, py::arg("ids"),
-           "Waits until every request has finished; one whole Response each, in order. Ctrl-C "
+           "Waits until every request has finished; for each, in order, a whole Response of every "
+           "answer. Ctrl-C "
            "interrupts the wait, "
            "and the requests then run on until they are cancelled.")
       .def("cancel", &Cancel, py::arg("id"), "Ends a request at the next step border.")

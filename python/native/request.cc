@@ -33,6 +33,8 @@ void ForEachField(const Visit& visit) {
   visit("bad_words", &SamplingParams::bad_words);
   visit("bad_words_ids", &SamplingParams::bad_words_ids);
   visit("seed", &SamplingParams::seed);
+  visit("n", &SamplingParams::n);
+  visit("best_of", &SamplingParams::best_of);
   visit("stop", &SamplingParams::stop);
   visit("stop_token_ids", &SamplingParams::stop_token_ids);
   visit("include_stop_str_in_output", &SamplingParams::include_stop_str_in_output);
@@ -140,8 +142,12 @@ void BindRequest(py::module_& m) {
       .def_property_readonly("top", &TopOf, "(id, logprob) by rank.");
 
   py::class_<Response>(m, "Response",
-                       "News of one request since its previous Response; the parts concatenate.")
+                       "News of one answer of a request since its previous Response; the parts "
+                       "concatenate.")
       .def_readonly("id", &Response::id)
+      .def_readonly("index", &Response::index, "Which answer of its request it is about.")
+      .def_readonly("last", &Response::last,
+                    "Every answer of the request is finished: nothing follows.")
       .def_readonly("text", &Response::text)
       .def_readonly("token_ids", &Response::token_ids)
       .def_readonly("logprobs", &Response::logprobs,
@@ -151,6 +157,8 @@ void BindRequest(py::module_& m) {
                     "empty unless asked for.")
       .def_property_readonly("logits", &LogitsOf,
                              "Raw float32 [token_ids, vocab_size]; None unless asked for.")
+      .def_readonly("cumulative_logprob", &Response::cumulative_logprob,
+                    "Sum of the log-probabilities so far; 0 unless asked for, or best_of above n.")
       .def_property_readonly(
           "finish_reason", &FinishReasonOrNone,
           "None while more will come, else 'stop', 'length', 'cancelled', 'time_limit' or 'error'.")

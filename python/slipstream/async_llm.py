@@ -203,7 +203,7 @@ class AsyncLLM:
                 responses = [await news.get()]
                 while not news.empty():
                     responses.append(news.get_nowait())
-                finished = responses[-1].finished
+                finished = responses[-1].last
                 yield total.add(*responses)
         finally:
             with self._lock:

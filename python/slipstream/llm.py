@@ -267,7 +267,7 @@ class LLM:
         ):
             with _naming(name, index, single):
                 request_id = str(next(self._request_numbers))
-                outputs.append(self._session.accumulate(request_id, prompt, each).add(response))
+                outputs.append(self._session.accumulate(request_id, prompt, each).add(*response))
         return outputs
 
     def _stream(
@@ -288,7 +288,7 @@ class LLM:
         try:
             while not finished:
                 response = self._session.executor.next(request)
-                finished = response.finished
+                finished = response.last
                 yield total.add(response)
         finally:
             if not finished:

@@ -32,12 +32,14 @@ class CompletionOutput:
         index: number of the continuation inside its request.
         text: the generated text, without the prompt and without the stop string.
         token_ids: the generated ids, the end id included.
-        cumulative_logprob: sum of the log-probabilities, or None if they were not asked for.
+        cumulative_logprob: sum of the log-probabilities, or None if neither logprobs nor a best_of
+            above n asked for them.
         logprobs: per token {token id: Logprob}, the sampled token first and then the likeliest
             ones by rank, or None if they were not asked for.
         finish_reason: "stop", "length", "cancelled", "time_limit", or None while more will come.
         stop_reason: the stop string or stop token id that ended it; None for the model's own end.
-        seed: the seed in use, given or fresh.
+        seed: the seed of this continuation, given, fresh or derived: a request alone with it gets
+            the same.
         logits: per token its raw float32 [vocab_size], or None if they were not asked for.
     """
 
@@ -73,6 +75,8 @@ class RequestMetrics:
 class RequestOutput:
     """The state of a request: its prompt and what was generated so far.
 
+    `outputs` holds SamplingParams.n continuations in the order of their index; `finished` when all
+    of them are.
     `prompt` is None for a prompt of token ids. `num_cached_tokens` counts the prompt tokens whose
     KV was reused instead of computed. `prompt_logprobs` holds None for the first prompt token and
     {token id: Logprob} for each later one, the token itself first; it comes with the first

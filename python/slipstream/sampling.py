@@ -66,6 +66,10 @@ class SamplingParams:
             request, so they must be quick. What one raises ends its own request: the error that
             `generate` raises has it as its `__cause__`.
         seed: 0 to 2**64-1; None takes a fresh one, which the output reports.
+        n: answers to give, at most max_batch_size. The first draws with `seed`, the others with
+            seeds derived from it, which the outputs report. The prompt is computed once.
+        best_of: answers to generate, of which the n of the highest cumulative log-probability are
+            given, best first; a stream gets them at the end. None for n.
         stop: generation ends before any of these strings appears in the text.
         stop_token_ids: further ids that end generation, beside the model's own end ids.
         include_stop_str_in_output: keep the matched stop string at the end of the text.
@@ -97,6 +101,8 @@ class SamplingParams:
     bad_words: Sequence[str | Sequence[int]] | None = None
     logits_processors: Sequence[LogitsProcessor] | None = None
     seed: int | None = None
+    n: int = 1
+    best_of: int | None = None
     stop: str | Sequence[str] | None = None
     stop_token_ids: Sequence[int] | None = None
     include_stop_str_in_output: bool = False
@@ -132,6 +138,13 @@ class SamplingParams:
         self._validate_processing()
         if self.seed is not None:
             _check_int("seed", self.seed, 0, 2**64 - 1)
+        _check_int("n", self.n, 1, _INT32_MAX)
+        if self.best_of is not None:
+            _check_int("best_of", self.best_of, 1, _INT32_MAX)
+            if self.best_of < self.n:
+                raise InvalidArgumentError(
+                    f"best_of is {shown(self.best_of)}; it must be at least n, {self.n}, or None."
+                )
         _check_list("stop", self.stop, "a str or a list of str")
         for text in self.stop_strings():
             if not isinstance(text, str):
@@ -243,6 +256,8 @@ class SamplingParams:
             bad_words=[word for word in words if isinstance(word, str)],
             bad_words_ids=[_ids(word) for word in words if not isinstance(word, str)],
             seed=None if self.seed is None else operator.index(self.seed),
+            n=operator.index(self.n),
+            best_of=None if self.best_of is None else operator.index(self.best_of),
             stop=self.stop_strings(),
             stop_token_ids=_ids(self.stop_token_ids or ()),
             include_stop_str_in_output=self.include_stop_str_in_output,

@@ -8,6 +8,7 @@ import os
 import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from slipstream import _native
@@ -237,6 +238,23 @@ class Session:
         return token in self._eos_token_ids and token not in (params.stop_token_ids or ())
 
 
+@dataclass(slots=True)
+class _Continuation:
+    """What is known of one answer of a request."""
+
+    latest: _native.Response | None = None
+    text: str = ""
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[dict[int, Logprob]] = field(default_factory=list)
+    logits: list[NDArray[np.float32]] = field(default_factory=list)
+
+    def finished(self) -> bool:
+        return self.latest is not None and self.latest.finished
+
+    def preemptions(self) -> int:
+        return 0 if self.latest is None else self.latest.preemptions
+
+
 class Accumulator:
     """Joins the deltas of one request into a RequestOutput."""
 
@@ -247,67 +265,76 @@ class Accumulator:
         self._params = params
         self._prompt = prompt
         self._request_id = request_id
-        self._text = ""
-        self._token_ids: list[int] = []
-        self._logprobs: list[dict[int, Logprob]] | None = None if params.logprobs is None else []
-        self._cumulative = 0.0
+        self._continuations = [_Continuation() for _ in range(params.n)]
         # The first prompt token has no log-probability.
         self._prompt_logprobs: list[dict[int, Logprob] | None] = [None]
-        self._logits: list[NDArray[np.float32]] | None = [] if params.return_logits else None
+        self._scores = params.logprobs is not None
 
     def add(self, *responses: _native.Response) -> RequestOutput:
-        """The state after some more news; raises the error of a request that failed."""
-        last = responses[-1]
-        try:
-            last.raise_for_status()
-        except SlipstreamError as error:
-            raise error from self._prompt.failure
+        """The state after some more news; raises the error of an answer that failed."""
         for response in responses:
-            first = len(self._prompt_logprobs)
-            tokens = self._prompt.token_ids[first : first + len(response.prompt_logprobs)]
-            for token, scores in zip(tokens, response.prompt_logprobs, strict=True):
-                self._prompt_logprobs.append(self._named(token, scores))
-            token_ids = response.token_ids
-            self._text += response.text
-            self._token_ids += token_ids
-            if self._logprobs is not None:
-                for token, scores in zip(token_ids, response.logprobs, strict=True):
-                    self._logprobs.append(self._named(token, scores))
-                    self._cumulative += scores.logprob
-            if self._logits is not None and response.logits is not None:
-                self._logits.extend(response.logits)
-        stop_reason: int | str | None = last.stop_string or None
-        if stop_reason is None and last.stop_token is not None:
-            model_end = self._session.is_model_eos(last.stop_token, self._params)
-            stop_reason = None if model_end else last.stop_token
-        completion = CompletionOutput(
-            index=0,
-            text=self._text,
-            token_ids=list(self._token_ids),
-            cumulative_logprob=None if self._logprobs is None else self._cumulative,
-            logprobs=None if self._logprobs is None else list(self._logprobs),
-            finish_reason=last.finish_reason,
-            stop_reason=stop_reason,
-            seed=last.seed,
-            logits=None if self._logits is None else list(self._logits),
-        )
+            try:
+                response.raise_for_status()
+            except SlipstreamError as error:
+                raise error from self._prompt.failure
+            self._take(response)
+        last = responses[-1]
         return RequestOutput(
             request_id=self._request_id,
             prompt=self._prompt.text,
             prompt_token_ids=self._prompt.token_ids,
-            outputs=[completion],
-            finished=last.finished,
+            outputs=[
+                self._completion(index, continuation)
+                for index, continuation in enumerate(self._continuations)
+            ],
+            finished=last.last or all(each.finished() for each in self._continuations),
             num_cached_tokens=last.cached_tokens,
             metrics=RequestMetrics(
                 queued_s=last.queued_us / 1e6,
                 first_token_s=last.first_token_us / 1e6 if last.first_token_us else None,
-                total_s=last.total_us / 1e6,
-                preemptions=last.preemptions,
+                total_s=max(response.total_us for response in responses) / 1e6,
+                preemptions=sum(each.preemptions() for each in self._continuations),
             ),
             prompt_logprobs=(
                 None if self._params.prompt_logprobs is None else list(self._prompt_logprobs)
             ),
         )
+
+    def _take(self, response: _native.Response) -> None:
+        first = len(self._prompt_logprobs)
+        tokens = self._prompt.token_ids[first : first + len(response.prompt_logprobs)]
+        for token, scores in zip(tokens, response.prompt_logprobs, strict=True):
+            self._prompt_logprobs.append(self._named(token, scores))
+        continuation = self._continuations[response.index]
+        continuation.latest = response
+        continuation.text += response.text
+        continuation.token_ids += response.token_ids
+        if self._scores:
+            for token, scores in zip(response.token_ids, response.logprobs, strict=True):
+                continuation.logprobs.append(self._named(token, scores))
+        if response.logits is not None:
+            continuation.logits.extend(response.logits)
+
+    def _completion(self, index: int, continuation: _Continuation) -> CompletionOutput:
+        params, latest = self._params, continuation.latest
+        completion = CompletionOutput(
+            index=index, text=continuation.text, token_ids=list(continuation.token_ids)
+        )
+        if self._scores:
+            completion.logprobs = list(continuation.logprobs)
+        if params.return_logits:
+            completion.logits = list(continuation.logits)
+        if self._scores or (params.best_of or params.n) > params.n:
+            completion.cumulative_logprob = 0.0 if latest is None else latest.cumulative_logprob
+        if latest is None:
+            return completion
+        completion.finish_reason = latest.finish_reason
+        completion.seed = latest.seed
+        completion.stop_reason = latest.stop_string or None
+        if completion.stop_reason is None and latest.stop_token is not None:
+            model_end = self._session.is_model_eos(latest.stop_token, params)
+            completion.stop_reason = None if model_end else latest.stop_token
+        return completion
 
     def _named(self, token: int, scores: _native.TokenLogprobs) -> dict[int, Logprob]:
         """The token first, then the likeliest ones by rank."""

@@ -105,6 +105,7 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
                 .prompt_tokens = 4,
                 .seed = 9});
   mailbox.Post({.id = 3,
+                .last = true,
                 .text = "c",
                 .token_ids = {3},
                 .logprobs = {{-3, 7}},
@@ -126,6 +127,41 @@ TEST(MailboxTest, JoinedDeltasEqualOneResponse) {
   EXPECT_TRUE(all->finished());
   EXPECT_FALSE(mailbox.Take(std::chrono::milliseconds(0)).has_value())
       << "nothing comes after the end";
+}
+
+TEST(MailboxTest, AnswersTakeTurnsAndTheLastOneIsMarked) {
+  Mailbox mailbox(3);
+  const auto now = std::chrono::milliseconds(0);
+  const auto post = [&](int32_t index, TokenId token, FinishReason reason, bool last) {
+    Response news;
+    news.index = index;
+    news.token_ids = {token};
+    news.finish_reason = reason;
+    news.last = last;
+    mailbox.Post(std::move(news));
+  };
+  for (const TokenId token : {1, 2}) {
+    for (const int32_t index : {0, 1, 2}) post(index, token, FinishReason::kNone, false);
+  }
+  EXPECT_EQ(mailbox.Take(now)->index, 0);
+  post(0, 3, FinishReason::kNone, false);
+  for (const int32_t index : {1, 2, 0}) {
+    const std::optional<Response> news = mailbox.Take(now);
+    ASSERT_TRUE(news.has_value());
+    EXPECT_EQ(news->index, index);
+    EXPECT_EQ(news->token_ids.size(), index == 0 ? 1u : 2u);
+    EXPECT_FALSE(news->last);
+  }
+  EXPECT_FALSE(mailbox.Take(now)->finished());  // no news
+  post(2, 4, FinishReason::kStop, false);
+  post(0, 4, FinishReason::kStop, false);
+  post(1, 4, FinishReason::kLength, true);
+  // The last one that is taken ends the request, whichever was posted last.
+  EXPECT_FALSE(mailbox.Take(now)->last);
+  EXPECT_FALSE(mailbox.Take(now)->last);
+  const std::optional<Response> end = mailbox.Take(now);
+  EXPECT_TRUE(end->last && end->finished());
+  EXPECT_FALSE(mailbox.Take(now).has_value());
 }
 
 TEST(MailboxTest, ExtremeTimeoutsDoNotOverflow) {

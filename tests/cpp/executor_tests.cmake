@@ -6,3 +6,4 @@ slipstream_test(executor_parts_test executor_parts_test.cc ROOMS ${executor_room
 slipstream_test(executor_schedule_test executor_schedule_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_prefix_test executor_prefix_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_host_tier_test executor_host_tier_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_answers_test executor_answers_test.cc ROOMS ${executor_rooms})

@@ -9,6 +9,7 @@ function(slipstream_fault_test name source)
   endforeach()
 endfunction()
 
+slipstream_fault_test(fault_answers_test fault_answers_test.cc)
 slipstream_fault_test(fault_memory_test fault_memory_test.cc)
 slipstream_fault_test(fault_system_test fault_system_test.cc)
 slipstream_test(product_chat_test product_chat_test.cc ROOMS executor exec text decode sched kv engine pack core)

@@ -87,7 +87,7 @@ def test_a_callback_that_raises_ends_only_its_own_request(
 
     good = executor.submit(request)
     executor.submit(request, bad)
-    (response,) = executor.collect([good])
+    ((response,),) = executor.collect([good])
     assert response.finish_reason == "length" and len(response.token_ids) == 200
     wait_until(lambda: executor.stats().requests_finished == 2)
     assert calls[-1].finish_reason == "error"

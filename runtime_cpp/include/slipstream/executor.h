@@ -17,10 +17,10 @@
 
 namespace slipstream {
 
-/// Called on the executor's own thread, once per step and request that has news. Must not block for
-/// long and must not call Shutdown; Submit and Cancel are allowed. A callback that throws ends its
-/// own request with kError, nothing else; it is called once more with that end, and what it throws
-/// then is ignored.
+/// Called on the executor's own thread, once per step and answer that has news. Must not block for
+/// long and must not call Shutdown; Submit and Cancel are allowed. A callback that throws ends the
+/// answer that it was told of with kError, nothing else; it is called once more with that end, and
+/// what it throws then is ignored.
 using ResponseCallback = std::function<void(const Response&)>;
 
 /// Serves requests on one Model. Every method is thread-safe. The destructor cancels what still
@@ -33,7 +33,7 @@ using ResponseCallback = std::function<void(const Response&)>;
 ///       auto response = (*executor)->Next(*id);
 ///       if (!response.ok()) return Fail(response.status());
 ///       std::cout << response->text << std::flush;
-///       if (response->finished()) break;
+///       if (response->last) break;
 ///     }
 class SLIPSTREAM_API Executor {
  public:
@@ -51,14 +51,15 @@ class SLIPSTREAM_API Executor {
   /// with Next.
   virtual Result<RequestId> Submit(Request request, ResponseCallback callback = {}) = 0;
 
-  /// Waits for news of a request submitted without callback; deltas that arrived since the last
-  /// call are joined into one. After a finished response the id is forgotten (kNotFound). On
+  /// Waits for news of a request submitted without callback; deltas of an answer that arrived since
+  /// the last call are joined into one. Each call gives the news of one answer, of several in turn.
+  /// After the last response (Response::last) the id is forgotten (kNotFound). On
   /// timeout the Response is empty with kNone.
   virtual Result<Response> Next(RequestId id,
                                 std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
 
-  /// Ends a request at the next step border; its last response holds the tokens so far and
-  /// kCancelled. kNotFound when it is unknown or already finished.
+  /// Ends all answers of a request at the next step border; the last response of each holds the
+  /// tokens so far and kCancelled. kNotFound when it is unknown or already finished.
   virtual Status Cancel(RequestId id) = 0;
 
   /// Submits all of them at once: no step begins between the first and the last. Each is accepted

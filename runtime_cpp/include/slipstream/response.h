@@ -38,22 +38,27 @@ struct TokenLogprobs {
   bool operator==(const TokenLogprobs&) const = default;
 };
 
-/// News of one request since its previous Response. Concatenating `text`, `token_ids`, `logprobs`,
-/// `prompt_logprobs` and `logits` over all responses of a request gives exactly what one
-/// non-streamed response would hold. Each `text` is valid UTF-8 by itself.
+/// News of one answer of a request since its previous Response. Concatenating `text`, `token_ids`,
+/// `logprobs`, `prompt_logprobs` and `logits` over all responses of an answer gives exactly what
+/// one non-streamed response would hold. Each `text` is valid UTF-8 by itself.
 struct Response {
   RequestId id = 0;
+  int32_t index = 0;  ///< Which answer: 0 <= index < SamplingParams::n.
+  bool last = false;  ///< Every answer of the request is finished: nothing follows.
   std::string text;
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs>
       logprobs;  ///< One per token id, or SamplingParams::logprobs is absent.
-  /// One per prompt token after the first, given with the first token id; empty unless
-  /// SamplingParams::prompt_logprobs.
+  /// One per prompt token after the first, given with the first token id of answer 0; empty
+  /// unless SamplingParams::prompt_logprobs.
   std::vector<TokenLogprobs> prompt_logprobs;
   /// The raw row of vocab_size values of each token id, one after the other; empty unless
   /// SamplingParams::return_logits.
   std::vector<float> logits;
-  FinishReason finish_reason = FinishReason::kNone;
+  /// Sum of the log-probabilities of its tokens so far, where SamplingParams::logprobs or a best_of
+  /// above n asks for them; else 0.
+  double cumulative_logprob = 0;
+  FinishReason finish_reason = FinishReason::kNone;  ///< Of this answer.
   Status status;               ///< Not ok exactly when finish_reason is kError.
   std::string stop_string;     ///< The stop string that ended the request, if one did.
   TokenId stop_token = -1;     ///< The id that ended the request, if one did.
@@ -63,8 +68,9 @@ struct Response {
   int64_t queued_us = 0;       ///< From Submit to its first step.
   int64_t first_token_us = 0;  ///< From Submit to its first token (TTFT).
   int64_t total_us = 0;        ///< From Submit to this response.
-  uint64_t seed = 0;           ///< The seed in use, given or fresh.
+  uint64_t seed = 0;           ///< The seed in use: given, fresh or AnswerSeed of one of these.
 
+  /// This answer has ended. With n = 1 that is the end of the request; else see `last`.
   bool finished() const { return finish_reason != FinishReason::kNone; }
   /// Appends the next news: afterwards this is what one response in place of both would hold.
   /// std::bad_alloc leaves a part of it behind.

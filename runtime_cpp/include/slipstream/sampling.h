@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "slipstream/export.h"
 #include "slipstream/types.h"
 
 namespace slipstream {
@@ -61,8 +62,15 @@ struct SamplingParams {
   /// Token sequences that are not generated: the last id of a sequence is excluded where prompt and
   /// answer end with the ids before it.
   std::vector<std::vector<TokenId>> bad_words_ids;
-  /// Absent: a fresh seed for every request, reported in Response::seed.
+  /// Absent: a fresh seed for every request. Response::seed reports the one in use.
   std::optional<uint64_t> seed;
+  /// Answers to give, each told by itself (Response::index): at least 1, at most max_batch_size.
+  /// The prompt is computed once. Answer 0 draws with the seed of the request, answer i > 0 with
+  /// AnswerSeed(seed, i): it is what a request alone with that seed gets.
+  int32_t n = 1;
+  /// Answers to generate, of which the n of the highest cumulative log-probability are given, best
+  /// first, when all have ended; from n to max_batch_size. Absent: n, told as they grow.
+  std::optional<int32_t> best_of;
   /// Generation ends at the first byte of the text that completes one of these, and the text ends
   /// before it; of several completed by the same byte, the longest counts. Valid UTF-8, not empty.
   std::vector<std::string> stop;
@@ -82,6 +90,11 @@ struct SamplingParams {
   std::optional<int32_t> prompt_logprobs;
   bool return_logits = false;  ///< Report the raw logits of each generated token.
 };
+
+/// The seed of answer `index` of a request with `seed`: `seed` itself for index 0, else the first
+/// two output words, low word first, of Philox4x32-10 with key = seed (low word first) and counter
+/// = (index, 0, 1, 0).
+SLIPSTREAM_API uint64_t AnswerSeed(uint64_t seed, int32_t index);
 
 /// A change of the logits by the caller's own code. `tokens` are prompt and answer so far; `logits`
 /// holds vocab_size values, written in place: minus infinity excludes a token, NaN and plus

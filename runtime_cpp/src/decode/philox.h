@@ -16,6 +16,7 @@ std::array<uint32_t, 4> Philox4x32(std::array<uint32_t, 4> counter, std::array<u
 /// are stable.
 enum class RandomPurpose : uint32_t {
   kSampleToken = 0,
+  kAnswerSeed = 1,  ///< The "position" is the answer's index.
 };
 
 /// 64 random bits for the token at an absolute position: key = seed (low word first), counter =

@@ -29,14 +29,8 @@ void Batcher::Admit(RequestQueue* queue, int64_t now_us, Admission admission) {
     const auto first = queue->begin();
     RequestState* request = first->get();
     if (Start(request, now_us)) {
-      // The running are kept in order of rank, which Plan relies on.
-      auto position = running_.end();
-      while (position != running_.begin() &&
-             sched::ServedBefore(request->place.rank, (*std::prev(position))->place.rank)) {
-        --position;
-      }
       queue->Take(first, &running_);
-      running_.splice(position, running_, std::prev(running_.end()));
+      Run(&running_, std::prev(running_.end()));
       continue;
     }
     if (request->finished()) {  // with the error that Start met
@@ -51,6 +45,17 @@ void Batcher::Admit(RequestQueue* queue, int64_t now_us, Admission admission) {
     Preempt(victim);
     queue->Insert(&preempted_, preempted_.begin(), now_us);
   }
+}
+
+void Batcher::Run(Requests* from, Requests::iterator request) noexcept {
+  Requests one;
+  one.splice(one.end(), *from, request);
+  auto position = running_.end();
+  while (position != running_.begin() &&
+         sched::ServedBefore(one.front()->place.rank, (*std::prev(position))->place.rank)) {
+    --position;
+  }
+  running_.splice(position, one);
 }
 
 bool Batcher::Start(RequestState* request, int64_t now_us) {

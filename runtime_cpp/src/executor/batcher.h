@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "executor/request_queue.h"
@@ -49,6 +50,11 @@ class Batcher {
   /// The entries' rows are computed: counts them and lets others use their KV.
   void Advance(const std::vector<StepEntry>& entries);
 
+  /// After the step has sampled: the siblings of a request whose prompt it completed run beside it
+  /// on its blocks; those that find no place are put into preempted(). The number of tokens that
+  /// they drew.
+  int64_t Branch(std::span<const StepEntry> entries) noexcept;
+
   /// Gives back what a request of running() or one taken out of it holds. What an error ended is
   /// not kept for others.
   void Release(RequestState* request) noexcept;
@@ -62,6 +68,9 @@ class Batcher {
 
  private:
   bool Start(RequestState* request, int64_t now_us);
+  /// Takes the request to its place in running(), which Plan relies on: in order of rank.
+  void Run(Requests* from, Requests::iterator request) noexcept;
+  bool Fork(const RequestState& parent, RequestState* child);
   /// The last in rank that `waiting` may preempt; end() if there is none.
   Requests::iterator VictimOf(const RequestState& waiting);
   /// Takes its blocks and its slot; it goes to the end of `to`.

@@ -42,6 +42,7 @@ int64_t HeldBytes(const Request& request, int64_t prompt_tokens) {
   size_t bytes = request.cache_salt.size() + ids * sizeof(TokenId) +
                  sampling.logit_bias.size() * sizeof(sampling.logit_bias.begin()->first) * 2;
   for (const std::string& stop : sampling.stop) bytes += stop.size();
+  for (const std::string& word : sampling.bad_words) bytes += word.size();
   return static_cast<int64_t>(bytes);
 }
 
@@ -62,6 +63,23 @@ Placement PlaceOf(const Request& request, int64_t submitted_us) {
   place.read_cache = request.read_cache;
   place.write_cache = request.write_cache;
   return place;
+}
+
+// The answers beside the first one. Log-probabilities of the prompt are told once.
+template <class Make>
+void AddSiblings(const Make& make, SamplingParams& sampling, RequestState* leader) {
+  const int32_t answers = sampling.best_of.value_or(sampling.n);
+  if (answers == 1) return;
+  auto family = std::make_shared<Family>();
+  family->unfinished = answers;
+  family->wanted = sampling.n;
+  family->ranked = answers > sampling.n;
+  leader->family = family;
+  sampling.prompt_logprobs.reset();
+  for (int32_t index = 1; index < answers; ++index) {
+    leader->siblings.push_back(make(index));
+    leader->siblings.back()->family = family;
+  }
 }
 
 class ExecutorImpl : public Executor {
@@ -137,6 +155,8 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
         !status.ok())
       return status;
   }
+  if (Status status = ValidateAnswers(request.sampling, facts_.limits.max_batch_size); !status.ok())
+    return status;
   Placement place = PlaceOf(request, submitted_us);
   Result<std::vector<TokenId>> prompt = PromptIds(request);
   if (!prompt.ok()) return prompt.status();
@@ -154,11 +174,17 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
   const Result<uint64_t> seed =
       request.sampling.seed ? Result<uint64_t>(*request.sampling.seed) : FreshSeed();
   if (!seed.ok()) return seed.status();
-  auto state =
-      std::make_unique<RequestState>(facts_, std::move(request.sampling), *std::move(prompt), *seed,
-                                     std::move(callback), std::move(request.logits_processors));
-  state->place = std::move(place);
-  return state;
+  const auto make = [&](int32_t index) {
+    auto state =
+        std::make_unique<RequestState>(facts_, request.sampling, *prompt, AnswerSeed(*seed, index),
+                                       callback, request.logits_processors);
+    state->place = place;
+    state->index = index;
+    return state;
+  };
+  auto leader = make(0);
+  AddSiblings(make, request.sampling, leader.get());
+  return leader;
 }
 
 Status ExecutorImpl::AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& mailbox) {
@@ -183,10 +209,17 @@ Result<std::unique_ptr<RequestState>> ExecutorImpl::Prepare(Request request,
   Result<std::unique_ptr<RequestState>> state = MakeState(std::move(request), std::move(callback));
   if (!state.ok()) return state;
   RequestState& made = **state;
-  made.id = next_id_++;
+  const auto answers = static_cast<RequestId>(1 + made.siblings.size());
+  made.id = next_id_.fetch_add(answers);  // each answer has a rank of its own
   made.place.rank.arrival = made.id;
+  if (!made.callback)
+    made.mailbox = std::make_shared<Mailbox>(made.family ? made.family->wanted : 1);
+  for (const auto& sibling : made.siblings) {
+    sibling->id = made.id;
+    sibling->place.rank.arrival = made.id + sibling->index;
+    sibling->mailbox = made.mailbox;
+  }
   if (made.callback) return state;
-  made.mailbox = std::make_shared<Mailbox>();
   if (Status status = AddMailbox(made.id, made.mailbox); !status.ok()) return status;
   return state;
 }
@@ -262,7 +295,7 @@ Result<Response> ExecutorImpl::Next(RequestId id, std::chrono::milliseconds time
     std::optional<Response> response = mailbox->Take(timeout);
     if (!response) return unknown();  // another thread fetched the end
     response->id = id;
-    if (response->finished()) Forget(id);
+    if (response->last) Forget(id);
     return *std::move(response);
   } catch (const std::bad_alloc&) {
     return core::ResourceExhausted(

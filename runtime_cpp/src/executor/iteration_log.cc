@@ -1,13 +1,17 @@
 #include "executor/iteration_log.h"
 
+#include <new>
 #include <utility>
 
 namespace slipstream::executor {
 
-void IterationLog::Add(Iteration* iteration) {
+void IterationLog::Add(Iteration* iteration) noexcept {
   std::lock_guard<std::mutex> guard(mutex_);
   if (ring_.size() < static_cast<size_t>(capacity_)) {
-    ring_.push_back(std::move(*iteration));
+    try {
+      ring_.push_back(std::move(*iteration));
+    } catch (const std::bad_alloc&) {  // the step is not kept
+    }
     *iteration = Iteration();
     return;
   }

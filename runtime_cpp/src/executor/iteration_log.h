@@ -15,8 +15,9 @@ class IterationLog {
   explicit IterationLog(int32_t capacity) : capacity_(capacity) {}
 
   bool enabled() const { return capacity_ > 0; }
-  /// Keeps `*iteration` and leaves an old one in its place, whose memory the caller may reuse.
-  void Add(Iteration* iteration);
+  /// Keeps `*iteration`, unless memory runs out, and leaves an old one in its place, whose memory
+  /// the caller may reuse.
+  void Add(Iteration* iteration) noexcept;
   /// Those whose number is above `after_step`, oldest first.
   std::vector<Iteration> After(int64_t after_step) const;
 

@@ -285,11 +285,14 @@ void EngineLoop::CloseStep(const Status& status) noexcept {
     generated += static_cast<int64_t>(request->tokens().size());
     if (!status.ok()) {
       request->Finish(FinishReason::kError, status);
+      for (const auto& sibling : request->siblings) sibling->Finish(FinishReason::kError, status);
     } else if (entry.samples) {
       request->place.last_token_us = now_us;
       if (request->place.first_token_us == 0) request->place.first_token_us = now_us;
     }
   }
+  generated += batcher_.Branch(runner_.entries());
+  Requeue();
   const int64_t preemptions = batcher_.counters().preemptions;
   iteration_.preempted =
       static_cast<int32_t>(preemptions - std::exchange(logged_preemptions_, preemptions));
@@ -351,15 +354,20 @@ void EngineLoop::Retire() noexcept {
     if ((*request)->finished()) ended_.splice(ended_.end(), running, request);
   }
   if (ended_.empty()) return;
+  Requests dropped;  // destroyed without the mutex: their callbacks are the caller's code
   std::lock_guard<std::mutex> guard(mutex_);
-  for (const auto& request : ended_) {
-    batcher_.Release(request.get());
-    live_.erase(request->id);
-    cancelled_.erase(request->id);
+  while (!ended_.empty()) {
+    const auto ended = ended_.begin();
+    RequestState& request = **ended;
+    EndSiblings(&request, &ended_);
+    batcher_.Release(&request);
+    const RequestId id = request.id;
+    if (!Settle(&ended_, ended, &untold_, &dropped)) continue;
+    live_.erase(id);
+    cancelled_.erase(id);
     ++stats_.requests_finished;
   }
   UpdateGaugesLocked();
-  untold_.splice(untold_.end(), ended_);
 }
 
 void EngineLoop::Deliver() noexcept {
@@ -372,7 +380,7 @@ void EngineLoop::Deliver() noexcept {
     for (const auto& request : told) Tell(request.get());
     news_ = false;
     for (const auto& request : batcher_.running()) {
-      if (request->finished() || !request->has_news()) continue;
+      if (request->finished() || request->held() || !request->has_news()) continue;
       // A callback that throws finishes its request: its end is to be told in turn.
       if (!Tell(request.get())) news_ = true;
     }

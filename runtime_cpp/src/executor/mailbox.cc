@@ -13,17 +13,18 @@ bool Mailbox::Post(Response delta) noexcept {
   {
     std::lock_guard<std::mutex> guard(mutex_);
     if (finished_) return true;
-    finished_ = delta.finished();
+    finished_ = delta.last;
+    std::optional<Response>& gathered = news_[delta.index];
+    if (!gathered) gathered.emplace();
     try {
-      gathered_.Join(std::move(delta));
+      gathered->Join(std::move(delta));
     } catch (const std::bad_alloc&) {
       kept = false;
       finished_ = true;
-      gathered_.finish_reason = FinishReason::kError;
-      gathered_.status = core::ResourceExhausted(
+      gathered->finish_reason = FinishReason::kError;
+      gathered->status = core::ResourceExhausted(
           "No memory is left for the answer. Lower max_tokens or free memory.");
     }
-    has_news_ = true;
   }
   posted_.notify_all();
   return kept;
@@ -34,10 +35,18 @@ std::optional<Response> Mailbox::Take(std::chrono::milliseconds timeout) {
   timeout = std::clamp<std::chrono::milliseconds>(timeout, std::chrono::milliseconds(0),
                                                   std::chrono::hours(24 * 3650));
   std::unique_lock<std::mutex> guard(mutex_);
-  posted_.wait_for(guard, timeout, [this] { return has_news_ || finished_; });
-  if (!has_news_ && finished_) return std::nullopt;
-  has_news_ = false;
-  return std::exchange(gathered_, Response());
+  const auto full = [this] {
+    return std::count_if(news_.begin(), news_.end(), [](const auto& n) { return n.has_value(); });
+  };
+  posted_.wait_for(guard, timeout, [&] { return full() > 0 || finished_; });
+  const auto answers = static_cast<size_t>(full());
+  if (answers == 0) return finished_ ? std::nullopt : std::optional<Response>(Response());
+  while (!news_[turn_]) turn_ = (turn_ + 1) % news_.size();
+  std::optional<Response> taken = std::exchange(news_[turn_], std::nullopt);
+  turn_ = (turn_ + 1) % news_.size();
+  // Of the answers whose end was posted, the one that is taken last ends the request.
+  taken->last = finished_ && answers == 1;
+  return taken;
 }
 
 }  // namespace slipstream::executor

@@ -21,6 +21,12 @@ Status Full(const char* what, int64_t waiting, int64_t more, const char* limit_n
                     std::to_string(limit) + ". Submit again later or raise " + limit_name + ".");
 }
 
+int64_t HeldBytes(const RequestState& request) {
+  int64_t bytes = request.place.held_bytes;
+  for (const auto& sibling : request.siblings) bytes += sibling->place.held_bytes;
+  return bytes;
+}
+
 }  // namespace
 
 Status NoMemoryToQueue() noexcept {
@@ -40,8 +46,8 @@ Status RequestQueue::Admits(const RequestState& request) const {
     return Full("prompt tokens", tokens_, request.prompt_tokens(), "max_queued_tokens",
                 limits_.tokens);
   }
-  if (limits_.bytes > 0 && bytes_ + request.place.held_bytes > limits_.bytes) {
-    return Full("bytes", bytes_, request.place.held_bytes, "max_queued_bytes", limits_.bytes);
+  if (limits_.bytes > 0 && bytes_ + HeldBytes(request) > limits_.bytes) {
+    return Full("bytes", bytes_, HeldBytes(request), "max_queued_bytes", limits_.bytes);
   }
   return Status::Ok();
 }
@@ -58,13 +64,13 @@ void RequestQueue::Insert(Requests* from, Requests::iterator request, int64_t no
     --position;
   }
   tokens_ += (*request)->prompt_tokens();
-  bytes_ += place.held_bytes;
+  bytes_ += HeldBytes(**request);
   waiting_.splice(position, *from, request);
 }
 
 void RequestQueue::Take(Requests::iterator request, Requests* to) {
   tokens_ -= (*request)->prompt_tokens();
-  bytes_ -= (*request)->place.held_bytes;
+  bytes_ -= HeldBytes(**request);
   to->splice(to->end(), waiting_, request);
 }
 

@@ -5,13 +5,11 @@
 #include <list>
 #include <memory>
 
+#include "executor/family.h"
 #include "executor/request_state.h"
 #include "slipstream/status.h"
 
 namespace slipstream::executor {
-
-/// A request moves from one list to another without an allocation, so it is never lost.
-using Requests = std::list<std::unique_ptr<RequestState>>;
 
 /// The answer where memory ran out before a request was queued.
 Status NoMemoryToQueue() noexcept;
@@ -54,7 +52,7 @@ class RequestQueue {
   const QueueLimits limits_;
   const int64_t ageing_us_;
   Requests waiting_;
-  int64_t tokens_ = 0;
+  int64_t tokens_ = 0;  // of a prompt once, however many answers wait for it
   int64_t bytes_ = 0;
   int64_t next_ageing_us_ = sched::kNoDeadline;
 };

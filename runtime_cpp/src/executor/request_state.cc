@@ -52,6 +52,7 @@ void RequestState::Append(TokenId token, TokenLogprobs scores, std::span<const f
                     std::find(end_ids_.begin(), end_ids_.end(), token) != end_ids_.end();
   tokens_.push_back(token);
   news_.token_ids.push_back(token);
+  if (scores_tokens()) cumulative_logprob_ += scores.logprob;
   if (sampling_.logprobs) news_.logprobs.push_back(std::move(scores));
   if (sampling_.return_logits)
     news_.logits.insert(news_.logits.end(), logits.begin(), logits.end());
@@ -103,6 +104,9 @@ Response RequestState::TakeNews() {
   news_.finish_reason = reason;  // finished() stays true
   has_news_ = false;
   news.id = id;
+  news.index = index;
+  news.last = last;
+  news.cumulative_logprob = cumulative_logprob_;
   news.prompt_tokens = prompt_tokens_;
   news.seed = seed_;
   news.cached_tokens = place.cached_tokens;

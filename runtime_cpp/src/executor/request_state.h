@@ -12,6 +12,7 @@
 #include "decode/logits_pipeline.h"
 #include "decode/sampler.h"
 #include "decode/stop_matcher.h"
+#include "executor/family.h"
 #include "executor/mailbox.h"
 #include "executor/placement.h"
 #include "slipstream/executor.h"
@@ -28,7 +29,7 @@ struct ModelFacts {
   std::optional<Tokenizer> tokenizer;  ///< Absent: token ids in, token ids out.
 };
 
-/// Belongs to the loop's thread once queued. `facts` must outlive it.
+/// One answer of a request. Belongs to the loop's thread once queued. `facts` must outlive it.
 class RequestState {
  public:
   /// The request is valid, its bad_words are resolved (ResolveBadWords). `prompt` are its ids;
@@ -41,6 +42,14 @@ class RequestState {
   RequestId id = 0;
   ResponseCallback callback;
   std::shared_ptr<Mailbox> mailbox;  ///< Set when there is no callback.
+
+  int32_t index = 0;               ///< Which answer of its request.
+  std::shared_ptr<Family> family;  ///< Null: the request has this answer only.
+  /// Answers that branch off when its prompt is computed. They have no rank among those that wait.
+  Requests siblings;
+  bool last = false;  ///< Once finished: no answer of its request is told after it.
+  /// Its news wait until all answers of the request have ended.
+  bool held() const { return family != nullptr && family->ranked; }
 
   Placement place;
 
@@ -67,7 +76,10 @@ class RequestState {
   const SamplingParams& sampling() const { return sampling_; }
   /// True when its tokens cannot be told from the sampled ids alone: the host must see their
   /// logits.
-  bool needs_logits() const { return sampling_.logprobs || sampling_.return_logits; }
+  bool needs_logits() const { return scores_tokens() || sampling_.return_logits; }
+  /// True when it sums the log-probabilities of its tokens.
+  bool scores_tokens() const { return sampling_.logprobs || held(); }
+  double cumulative_logprob() const { return cumulative_logprob_; }
 
   /// Prompt positions, from the front, whose row has given the log-probability of the next token.
   /// The rows from there to the last but one of the prompt need logits, where they are asked for.
@@ -92,6 +104,9 @@ class RequestState {
   void Finish(FinishReason reason, Status status = Status::Ok()) noexcept;
   bool finished() const { return news_.finished(); }
   bool failed() const { return news_.finish_reason == FinishReason::kError; }
+  FinishReason finish_reason() const { return news_.finish_reason; }
+  /// Of a failure that is not told yet.
+  const Status& status() const { return news_.status; }
 
   bool has_news() const { return has_news_; }
   /// The news since the last call, as a response.
@@ -114,6 +129,7 @@ class RequestState {
   int32_t computed_ = 0;
   int32_t prompt_scored_ = 0;
   uint64_t seed_;
+  double cumulative_logprob_ = 0;
   std::optional<StreamDecoder> decoder_;
   std::vector<TokenId> end_ids_;  ///< EOS ids, unless they are ignored, and the stop ids.
   std::unique_ptr<decode::LogitsPipeline> pipeline_;

@@ -24,7 +24,8 @@ Status StepSampler::Sample(exec::Backend& backend, exec::StepHandle step,
     sampling += entry.samples;
     outputs += entry.scored_rows + entry.samples;
     reads |= entry.scored_rows > 0 ||
-             (entry.samples && (entry.request->needs_logits() || OnHostOnly(*entry.request)));
+             (entry.samples && (entry.request->needs_logits() || OnHostOnly(*entry.request) ||
+                                !entry.request->siblings.empty()));
   }
   if (outputs == 0) return Status::Ok();
   std::vector<TokenId> tokens;
@@ -53,11 +54,9 @@ Status StepSampler::Sample(exec::Backend& backend, exec::StepHandle step,
     const Result<TokenId> token = backend.samples() && !OnHostOnly(*entry.request)
                                       ? Result<TokenId>(tokens[s])
                                       : ChooseToken(entry.request, logits);
-    if (token.ok()) {
-      Append(entry.request, *token, logits);
-    } else {
-      entry.request->Finish(FinishReason::kError, token.status());
-    }
+    Take(entry.request, token, logits);
+    for (const auto& sibling : entry.request->siblings)
+      Take(sibling.get(), ChooseToken(sibling.get(), logits), logits);
   }
   return Status::Ok();
 }
@@ -127,12 +126,16 @@ Result<TokenId> StepSampler::ChooseToken(RequestState* request, std::span<const 
   return sampler_.Sample(processed_, options);
 }
 
-void StepSampler::Append(RequestState* request, TokenId token,
-                         std::span<const float> logits) const {
+void StepSampler::Take(RequestState* request, const Result<TokenId>& token,
+                       std::span<const float> logits) const {
+  if (!token.ok()) {
+    request->Finish(FinishReason::kError, token.status());
+    return;
+  }
   TokenLogprobs scores;
-  if (const std::optional<int32_t>& top = request->sampling().logprobs)
-    scores = decode::ScoreToken(math_, logits, token, *top);
-  request->Append(token, std::move(scores), logits);
+  if (request->scores_tokens())
+    scores = decode::ScoreToken(math_, logits, *token, request->sampling().logprobs.value_or(0));
+  request->Append(*token, std::move(scores), logits);
 }
 
 }  // namespace slipstream::executor

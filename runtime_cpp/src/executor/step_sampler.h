@@ -21,9 +21,9 @@ class StepSampler {
       : vocab_size_(vocab_size), math_(math), sampler_(math) {}
 
   /// Waits for the step, scores prompt rows and appends a token to each request of `entries` that
-  /// samples. An error
-  /// concerns all entries; what is wrong with a row, or with the settings of its request, ends that
-  /// request only. How a request is sampled never depends on the others.
+  /// samples, and to its siblings, which draw from the same row. An error concerns all entries;
+  /// what is wrong with a row, or with the settings of its request, ends that request only. How a
+  /// request is sampled never depends on the others.
   Status Sample(exec::Backend& backend, exec::StepHandle step, std::span<const StepEntry> entries);
 
  private:
@@ -42,8 +42,9 @@ class StepSampler {
   Result<TokenId> ChooseToken(RequestState* request, std::span<const float> logits);
   /// Scores the prompt tokens that follow the rows from `first` on.
   void ScorePrompt(const StepEntry& entry, const exec::RowsView& rows, int64_t first) const;
-  /// Tells a request its next token, chosen from the raw row `logits`.
-  void Append(RequestState* request, TokenId token, std::span<const float> logits) const;
+  /// Tells a request its next token, chosen from the raw row `logits`, or why there is none.
+  void Take(RequestState* request, const Result<TokenId>& token,
+            std::span<const float> logits) const;
 
   const int32_t vocab_size_;
   const core::RowMath& math_;

@@ -239,4 +239,19 @@ Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_toke
   return ValidateSampling(request.sampling, vocab_size, has_tokenizer);
 }
 
+Status ValidateAnswers(const SamplingParams& sampling, int32_t max_batch_size) {
+  if (sampling.n < 1) return Invalid("n is ", sampling.n, "; it must be at least 1.");
+  const int32_t best_of = sampling.best_of.value_or(sampling.n);
+  if (best_of < sampling.n) {
+    return Invalid("best_of is ", best_of, "; it must be at least n, ", sampling.n,
+                   ", or absent for n.");
+  }
+  if (best_of <= max_batch_size) return Status::Ok();
+  const char* field = sampling.best_of ? "best_of" : "n";
+  return Status(StatusCode::kLimitExceeded,
+                std::string(field) + " is " + std::to_string(best_of) + "; max_batch_size is " +
+                    std::to_string(max_batch_size) + " sequences. Lower " + field +
+                    " or raise max_batch_size.");
+}
+
 }  // namespace slipstream::executor

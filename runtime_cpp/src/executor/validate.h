@@ -21,6 +21,9 @@ Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLim
 /// and stop strings can be served.
 Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_tokenizer);
 
+/// n and best_of; kLimitExceeded where so many sequences cannot run at once.
+Status ValidateAnswers(const SamplingParams& sampling, int32_t max_batch_size);
+
 /// kInvalidArgument with the index of the first id outside the vocabulary. `what` names the field.
 Status ValidateTokenIds(std::span<const TokenId> ids, int32_t vocab_size, const char* what);
 
