@@ -55,6 +55,7 @@ void BindText(py::module_& m);
 void BindChat(py::module_& m);
 void BindEngine(py::module_& m);
 void BindConfig(py::module_& m);
+void BindKvCache(py::module_& m);
 void BindStats(py::module_& m);
 void BindRequest(py::module_& m);
 void BindExecutor(py::module_& m);

@@ -34,6 +34,7 @@ void BindConfig(py::module_& m) {
       .def_readwrite("prefix_cache", &ExecutorConfig::prefix_cache)
       .def_readwrite("host_kv_bytes", &ExecutorConfig::host_kv_bytes)
       .def_readwrite("host_kv_dir", &ExecutorConfig::host_kv_dir)
+      .def_readwrite("max_kv_events", &ExecutorConfig::max_kv_events)
       .def_readwrite("iteration_history", &ExecutorConfig::iteration_history);
 }
 

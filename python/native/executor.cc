@@ -9,7 +9,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "bindings.h"
@@ -185,6 +187,39 @@ bool Drain(const PyExecutor& self, std::optional<double> timeout_s) {
   }
 }
 
+py::bytes ExportKv(const PyExecutor& self, const std::vector<TokenId>& token_ids,
+                   const std::string& cache_salt) {
+  Executor& executor = self.get();
+  const KvImage image = [&] {
+    ReleaseGil release;
+    return Unwrap(executor.ExportKv(token_ids, cache_salt));
+  }();
+  return py::bytes(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
+}
+
+int64_t ImportKv(const PyExecutor& self, const py::bytes& image, const std::string& cache_salt) {
+  Executor& executor = self.get();
+  char* data = nullptr;
+  py::ssize_t size = 0;
+  if (PyBytes_AsStringAndSize(image.ptr(), &data, &size) != 0) throw py::error_already_set();
+  ReleaseGil release;  // the caller holds the bytes
+  return Unwrap(executor.ImportKv(
+      {reinterpret_cast<const std::byte*>(data), static_cast<size_t>(size)}, cache_salt));
+}
+
+void DropCache(const PyExecutor& self, const std::string& salt_prefix) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  ThrowIfError(executor.DropCache(salt_prefix));
+}
+
+std::pair<std::vector<KvEvent>, int64_t> TakeKvEvents(const PyExecutor& self) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  KvEvents taken = Unwrap(executor.TakeKvEvents());
+  return {std::move(taken.events), taken.dropped};
+}
+
 void Shutdown(const PyExecutor& self) {
   Executor& executor = self.get();
   ReleaseGil release;
@@ -254,6 +289,14 @@ void BindExecutor(py::module_& m) {
       .def("drain", &Drain, py::arg("timeout") = py::none(),
            "Refuses new requests and waits until all others are finished, at most `timeout` "
            "seconds; False when that came first. Ctrl-C interrupts the wait.")
+      .def("export_kv", &ExportKv, py::arg("token_ids"), py::arg("cache_salt") = "",
+           "The cached KV of the longest cached prefix, as bytes; waits for a step border.")
+      .def("import_kv", &ImportKv, py::arg("image"), py::arg("cache_salt") = "",
+           "Puts what export_kv gave into the cache; the number of its tokens.")
+      .def("drop_cache", &DropCache, py::arg("salt_prefix") = "",
+           "Forgets what is cached under the salts that begin so.")
+      .def("take_kv_events", &TakeKvEvents,
+           "The events since the last call, and how many were ever dropped.")
       .def("shutdown", &Shutdown,
            "Refuses new requests, cancels the others, waits for the loop. Idempotent.");
 }

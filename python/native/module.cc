@@ -12,6 +12,7 @@ PYBIND11_MODULE(_native, m) {
   BindEngine(m);
   BindConfig(m);
   BindStats(m);
+  BindKvCache(m);
   BindRequest(m);
   BindExecutor(m);
   BindPack(m);

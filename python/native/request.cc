@@ -55,7 +55,7 @@ SamplingParams MakeSamplingParams(const py::kwargs& values) {
       params.*field = py::cast<Value>(values[name]);
     } catch (const py::cast_error&) {
       throw py::type_error(std::string("SamplingParams: ") + name + " is " +
-                           py::cast<std::string>(py::repr(values[name])).substr(0, 40) +
+                           py::cast<std::string>(py::repr(values[name])[py::slice(0, 40, 1)]) +
                            ", which does not have its type.");
     }
     ++used;
@@ -107,7 +107,8 @@ void BindRequest(py::module_& m) {
                        bool add_special_tokens, SamplingParams sampling,
                        std::vector<py::function> logits_processors, int32_t priority,
                        int64_t ttft_target_ms, int64_t tpot_target_ms, int64_t time_limit_ms,
-                       std::string cache_salt, bool read_cache, bool write_cache) {
+                       std::string cache_salt, bool read_cache, bool write_cache,
+                       std::vector<KvRetention> retention) {
              Request request{.prompt = std::move(prompt),
                              .prompt_token_ids = std::move(prompt_token_ids),
                              .add_special_tokens = add_special_tokens,
@@ -118,7 +119,8 @@ void BindRequest(py::module_& m) {
                              .time_limit = std::chrono::milliseconds(time_limit_ms),
                              .cache_salt = std::move(cache_salt),
                              .read_cache = read_cache,
-                             .write_cache = write_cache};
+                             .write_cache = write_cache,
+                             .retention = std::move(retention)};
              for (py::function& processor : logits_processors)
                request.logits_processors.push_back(MakeLogitsProcessor(std::move(processor)));
              return request;
@@ -129,7 +131,7 @@ void BindRequest(py::module_& m) {
            py::arg("logits_processors") = std::vector<py::function>(), py::arg("priority") = 0,
            py::arg("ttft_target_ms") = 0, py::arg("tpot_target_ms") = 0,
            py::arg("time_limit_ms") = 0, py::arg("cache_salt") = "", py::arg("read_cache") = true,
-           py::arg("write_cache") = true)
+           py::arg("write_cache") = true, py::arg("retention") = std::vector<KvRetention>())
       .def_readwrite("prompt", &Request::prompt)
       .def_readwrite("prompt_token_ids", &Request::prompt_token_ids)
       .def_readwrite("add_special_tokens", &Request::add_special_tokens)

@@ -23,12 +23,13 @@ if TYPE_CHECKING:
     from slipstream.llm import LLM
     from slipstream.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
     from slipstream.sampling import SamplingParams
-    from slipstream.scheduling import Scheduling
+    from slipstream.scheduling import KvRetention, Scheduling
 
 __all__ = [
     "LLM",
     "AsyncLLM",
     "CompletionOutput",
+    "KvRetention",
     "Logprob",
     "RequestMetrics",
     "RequestOutput",
@@ -44,6 +45,7 @@ _HOME = {
     "LLM": "llm",
     "AsyncLLM": "async_llm",
     "CompletionOutput": "outputs",
+    "KvRetention": "scheduling",
     "Logprob": "outputs",
     "RequestMetrics": "outputs",
     "RequestOutput": "outputs",

@@ -56,6 +56,7 @@ class AsyncLLM:
         capacity: str = "guaranteed-no-evict",
         chunking: str = "first-come",
         ageing: float | None = 10.0,
+        kv_events: int = 0,
         iteration_history: int = 1024,
         max_queued_requests: int = 4096,
     ) -> None:
@@ -74,6 +75,7 @@ class AsyncLLM:
                 capacity=capacity,
                 chunking=chunking,
                 ageing=ageing,
+                kv_events=kv_events,
                 iteration_history=iteration_history,
             ),
         )
@@ -167,6 +169,22 @@ class AsyncLLM:
         request = self._running.get(request_id)
         if request is not None:
             self._session.cancel(request)
+
+    async def export_kv(self, prompt: Prompt, *, cache_salt: str = "") -> bytes:
+        """As `LLM.export_kv`."""
+        return await asyncio.to_thread(self._session.export_kv, prompt, cache_salt)
+
+    async def import_kv(self, image: bytes, *, cache_salt: str = "") -> int:
+        """As `LLM.import_kv`."""
+        return await asyncio.to_thread(self._session.import_kv, image, cache_salt)
+
+    async def drop_cache(self, salt_prefix: str = "") -> None:
+        """As `LLM.drop_cache`."""
+        await asyncio.to_thread(self._session.drop_cache, salt_prefix)
+
+    async def take_kv_events(self) -> tuple[list[_native.KvEvent], int]:
+        """As `LLM.take_kv_events`."""
+        return await asyncio.to_thread(self._session.executor.take_kv_events)
 
     async def drain(self, timeout: float | None = None) -> bool:
         """Refuses new requests and waits until all others are finished, at most `timeout` seconds.

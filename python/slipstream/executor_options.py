@@ -24,7 +24,7 @@ _CHUNKING = {
     "equal-progress": _native.ChunkingPolicy.EQUAL_PROGRESS,
 }
 _Choice = TypeVar("_Choice")
-_MOST_STEPS = 2**20
+_MOST_KEPT = 2**20
 _LONGEST_S = 365 * 24 * 3600
 
 
@@ -42,6 +42,7 @@ class ExecutorOptions:
     capacity: str
     chunking: str
     ageing: float | None
+    kv_events: int
     iteration_history: int
 
     def to_native(self) -> _native.ExecutorConfig:
@@ -66,7 +67,8 @@ class ExecutorOptions:
         config.capacity = _choice("capacity", self.capacity, _CAPACITY)
         config.chunking = _choice("chunking", self.chunking, _CHUNKING)
         config.ageing_ms = _ageing_ms(self.ageing)
-        config.iteration_history = _history(self.iteration_history)
+        config.max_kv_events = _at_most("kv_events", self.kv_events)
+        config.iteration_history = _at_most("iteration_history", self.iteration_history)
         return config
 
 
@@ -97,12 +99,12 @@ def _folder(name: str, value: object) -> str:
     return path
 
 
-def _history(steps: object) -> int:
-    if isinstance(steps, bool) or not isinstance(steps, int) or not 0 <= steps <= _MOST_STEPS:
+def _at_most(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= _MOST_KEPT:
         raise InvalidArgumentError(
-            f"iteration_history is {shown(steps)}; it must be an integer from 0 to {_MOST_STEPS}."
+            f"{name} is {shown(value)}; it must be an integer from 0 to {_MOST_KEPT}."
         )
-    return steps
+    return value
 
 
 def _ageing_ms(ageing: float | None) -> int:

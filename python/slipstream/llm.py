@@ -56,6 +56,8 @@ class LLM:
         chunking: "first-come" fills one prompt before the next; "equal-progress" advances all.
         ageing: a waiting request rises by one priority each time it has waited so many seconds;
             None: never.
+        kv_events: events of cached keys and values that wait for `take_kv_events`; beyond them the
+            oldest are dropped. At most 2**20; 0 makes none.
         iteration_history: steps that `iterations` remembers; at most 2**20.
 
     Raises:
@@ -78,6 +80,7 @@ class LLM:
         capacity: str = "guaranteed-no-evict",
         chunking: str = "first-come",
         ageing: float | None = 10.0,
+        kv_events: int = 0,
         iteration_history: int = 1024,
     ) -> None:
         self._session = Session(
@@ -95,6 +98,7 @@ class LLM:
                 capacity=capacity,
                 chunking=chunking,
                 ageing=ageing,
+                kv_events=kv_events,
                 iteration_history=iteration_history,
             ),
         )
@@ -231,6 +235,31 @@ class LLM:
             chat_template_kwargs=chat_template_kwargs,
         )
         return self._stream(prompt.place(scheduling), sampling_params)
+
+    def export_kv(self, prompt: Prompt, *, cache_salt: str = "") -> bytes:
+        """The cached keys and values of the longest prefix of `prompt` that is cached.
+
+        For a file, or for another process with the same engine file. A text is tokenized as by
+        `generate`. NotFoundError when nothing of it is cached. Waits for the end of a step.
+        """
+        return self._session.export_kv(prompt, cache_salt)
+
+    def import_kv(self, image: bytes, *, cache_salt: str = "") -> int:
+        """Puts what `export_kv` gave into the cache; the number of its tokens.
+
+        CorruptFileError when it is damaged, IncompatibleError when it is of another engine file,
+        ResourceExhaustedError when it does not fit beside what runs.
+        """
+        return self._session.import_kv(image, cache_salt)
+
+    def drop_cache(self, salt_prefix: str = "") -> None:
+        """Forgets what is cached under the salts that begin with `salt_prefix`; "": everything."""
+        self._session.drop_cache(salt_prefix)
+
+    def take_kv_events(self) -> tuple[list[_native.KvEvent], int]:
+        """What happened to cached blocks since the last call, oldest first, and how many events
+        were dropped since the start. Needs `kv_events`."""
+        return self._session.executor.take_kv_events()
 
     def close(self) -> None:
         """Cancels what runs and stops the executor. Idempotent; leaving a `with` block does it."""

@@ -3,17 +3,45 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from slipstream import _native
 from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError
 
-__all__ = ["Scheduling"]
+__all__ = ["KvRetention", "Scheduling", "check_salt"]
 
 _LONGEST_S = 365 * 24 * 3600
 _HIGHEST_PRIORITY = 1000
 _LONGEST_SALT = 256
+_MOST_RANGES = 1024
+_FARTHEST = 2**63 - 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class KvRetention:
+    """What the keys and values of the positions [first, end) are worth when no request holds them.
+
+    Attributes:
+        first: position of the first token, from 0 on.
+        end: position behind the last; None: to the end, generated tokens too.
+        priority: from 0 (evicted first) to 100; 35 is that of blocks of which nobody says anything.
+        duration: seconds from when the last request lets go, then 35 holds; None: for good.
+    """
+
+    first: int = 0
+    end: int | None = None
+    priority: int = 35
+    duration: float | None = None
+
+    def __post_init__(self) -> None:
+        _check_integer("first", self.first, 0, _FARTHEST - 1)
+        if self.end is not None:
+            _check_integer("end", self.end, self.first + 1, _FARTHEST)
+        _check_integer("priority", self.priority, 0, 100)
+        _check_seconds("duration", self.duration)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +60,8 @@ class Scheduling:
             bytes in UTF-8.
         read_cache: False computes the whole prompt, whatever is cached.
         write_cache: False keeps nothing of this request for others.
+        retention: how firmly its keys and values are kept afterwards; where ranges overlap the
+            highest priority holds, and of requests that share tokens the last decides.
     """
 
     priority: int = 0
@@ -41,6 +71,7 @@ class Scheduling:
     cache_salt: str = ""
     read_cache: bool = True
     write_cache: bool = True
+    retention: Sequence[KvRetention] = ()
 
     def __post_init__(self) -> None:
         priority = self.priority
@@ -55,16 +86,23 @@ class Scheduling:
             )
         for name in ("ttft_target", "tpot_target", "time_limit"):
             _check_seconds(name, getattr(self, name))
-        salt = self.cache_salt
-        if not isinstance(salt, str) or _utf8_length(salt) > _LONGEST_SALT:
-            raise InvalidArgumentError(
-                f"cache_salt is {shown(salt)}; it must be a text of at most {_LONGEST_SALT} bytes "
-                "in UTF-8. Give a hash of it."
-            )
+        check_salt("cache_salt", self.cache_salt)
         for name in ("read_cache", "write_cache"):
             if not isinstance(getattr(self, name), bool):
                 raise InvalidArgumentError(
                     f"{name} is {shown(getattr(self, name))}; it must be True or False."
+                )
+
+        ranges = self.retention
+        if not isinstance(ranges, (list, tuple)) or len(ranges) > _MOST_RANGES:
+            raise InvalidArgumentError(
+                f"retention is {shown(ranges)}; it must be a list of at most {_MOST_RANGES} "
+                "KvRetention."
+            )
+        for index, each in enumerate(ranges):
+            if not isinstance(each, KvRetention):
+                raise InvalidArgumentError(
+                    f"retention[{index}] is {shown(each)}; it must be a KvRetention."
                 )
 
     def to_native(self) -> dict[str, Any]:
@@ -77,7 +115,23 @@ class Scheduling:
             "cache_salt": self.cache_salt,
             "read_cache": self.read_cache,
             "write_cache": self.write_cache,
+            "retention": [
+                _native.KvRetention(
+                    each.first,
+                    _FARTHEST if each.end is None else each.end,
+                    each.priority,
+                    _milliseconds(each.duration),
+                )
+                for each in self.retention
+            ],
         }
+
+
+def _check_integer(name: str, value: object, low: int, high: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise InvalidArgumentError(
+            f"{name} is {shown(value)}; it must be an integer from {low} to {high}."
+        )
 
 
 def _check_seconds(name: str, value: object) -> None:
@@ -91,13 +145,19 @@ def _check_seconds(name: str, value: object) -> None:
         )
 
 
-def _utf8_length(text: str) -> int:
+def check_salt(name: str, salt: object) -> None:
+    """Raises InvalidArgumentError unless it can be the salt of a cache key."""
     try:
-        return len(text.encode())
+        fits = isinstance(salt, str) and len(salt.encode()) <= _LONGEST_SALT
     except UnicodeEncodeError:
         raise InvalidArgumentError(
-            f"cache_salt is {shown(text)}, which cannot be written as UTF-8; give other text."
+            f"{name} is {shown(salt)}, which cannot be written as UTF-8; give other text."
         ) from None
+    if not fits:
+        raise InvalidArgumentError(
+            f"{name} is {shown(salt)}; it must be a text of at most {_LONGEST_SALT} bytes in "
+            "UTF-8. Give a hash of it."
+        )
 
 
 def _milliseconds(seconds: float | None) -> int:

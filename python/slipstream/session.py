@@ -21,7 +21,7 @@ from slipstream.generation_config import read_generation_config
 from slipstream.outputs import CompletionOutput, Logprob, RequestMetrics, RequestOutput
 from slipstream.prompts import Prompt, normalize
 from slipstream.sampling import LogitsProcessor, SamplingParams
-from slipstream.scheduling import Scheduling
+from slipstream.scheduling import Scheduling, check_salt
 
 if TYPE_CHECKING:
     import numpy as np
@@ -192,6 +192,22 @@ class Session:
         if "eos_token" not in tokens and self.engine.eos_token_ids:
             tokens["eos_token"] = self.tokenizer.id_to_token(self.engine.eos_token_ids[0]) or ""
         return tokens
+
+    def export_kv(self, prompt: Prompt, cache_salt: str) -> bytes:
+        check_salt("cache_salt", cache_salt)
+        return self.executor.export_kv(self.prepare(prompt).token_ids, cache_salt)
+
+    def import_kv(self, image: bytes, cache_salt: str) -> int:
+        if not isinstance(image, bytes):
+            raise InvalidArgumentError(
+                f"image is {shown(image)}; it must be the bytes that export_kv gave."
+            )
+        check_salt("cache_salt", cache_salt)
+        return self.executor.import_kv(image, cache_salt)
+
+    def drop_cache(self, salt_prefix: str) -> None:
+        check_salt("salt_prefix", salt_prefix)
+        self.executor.drop_cache(salt_prefix)
 
     def submit(
         self,

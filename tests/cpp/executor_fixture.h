@@ -16,6 +16,7 @@ struct Fixture {
   EngineLimits limits{
       .max_seq_len = 96, .max_batch_size = 16, .max_num_tokens = 64, .vocab_size = kFakeVocab};
   std::vector<TokenId> eos = {0};
+  std::string build_id = "fake";
   std::optional<Tokenizer> tokenizer;
   std::shared_ptr<FakeWatch> watch = std::make_shared<FakeWatch>();
 
@@ -23,6 +24,7 @@ struct Fixture {
     ExecutorParts parts;
     parts.backend = std::make_unique<PagedFake>(fake, watch);
     parts.facts = {limits, eos, tokenizer};
+    parts.identity = {.build_id = build_id, .layouts = {"full", "window"}};
     return CreateExecutor(std::move(parts), config);
   }
   std::unique_ptr<Executor> Make() {

@@ -7,3 +7,4 @@ slipstream_test(executor_schedule_test executor_schedule_test.cc ROOMS ${executo
 slipstream_test(executor_prefix_test executor_prefix_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_host_tier_test executor_host_tier_test.cc ROOMS ${executor_rooms})
 slipstream_test(executor_answers_test executor_answers_test.cc ROOMS ${executor_rooms})
+slipstream_test(executor_kv_transfer_test executor_kv_transfer_test.cc ROOMS ${executor_rooms})

@@ -130,7 +130,7 @@ class Simulation {
         kv_.HasRoom({.cache_key = sequence.key, .tokens = known, .read_cache = sequence.reads},
                     sequence.known + 1, spare);
     milliseconds_ += static_cast<int64_t>(random_() % 5);
-    std::vector<RetentionRange> retention;
+    std::vector<KvRetention> retention;
     if (setup_.retention && random_() % 3 == 0) {
       retention.push_back({.first = Draw(20),
                            .priority = static_cast<int32_t>(random_() % 100),

@@ -240,7 +240,7 @@ TEST(KvCacheTest, EventsTellWhatIsStoredAndRemoved) {
   EXPECT_EQ(events[0].hashes[0], ChainHash(KeyHash("k"), Range(0, 4)));
   EXPECT_EQ(events[0].hashes[1], ChainHash(events[0].hashes[0], Range(4, 4)));
   EXPECT_EQ(events[0].token_ids, Range(0, 8));
-  EXPECT_EQ(events[0].cache_key, "k");
+  EXPECT_EQ(events[0].cache_salt, "k");
   EXPECT_EQ(events[1].parent, events[0].hashes[1]);
   EXPECT_EQ(events[1].token_ids, Range(8, 2));
   const auto stored = events;

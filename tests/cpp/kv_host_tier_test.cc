@@ -27,7 +27,7 @@ struct Cache {
         pool(groups, blocks, slots) {}
 
   /// Opens, computes and closes; its cached tokens.
-  int64_t Talk(const std::vector<TokenId>& tokens, std::vector<RetentionRange> retention = {}) {
+  int64_t Talk(const std::vector<TokenId>& tokens, std::vector<KvRetention> retention = {}) {
     const auto size = static_cast<int64_t>(tokens.size());
     const Result<int64_t> hit = kv.Open(0, {.cache_key = "k",
                                             .tokens = tokens,

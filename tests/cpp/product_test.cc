@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
@@ -206,6 +207,9 @@ TEST(Product, LoadingAndUnloadingLeavesNothing) {
   const int count = rounds == nullptr ? 100 : std::atoi(rounds);
   for (int i = 0; i < count && !testing::Test::HasFailure(); ++i) round();
   EXPECT_EQ(Entries("/proc/self/fd"), files);
+  // A thread that was joined may still be listed for a moment.
+  for (int i = 0; i < 1000 && Entries("/proc/self/task") != threads; ++i)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
   EXPECT_EQ(Entries("/proc/self/task"), threads);
   EXPECT_EQ(Mappings(), 0);
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they hold freed memory back

@@ -17,7 +17,13 @@ from slipstream.cli.options import (
     load,
     sampling_params,
 )
-from slipstream.errors import InvalidArgumentError, LimitExceededError, SlipstreamError
+from slipstream.errors import (
+    InvalidArgumentError,
+    LimitExceededError,
+    NotFoundError,
+    ResourceExhaustedError,
+    SlipstreamError,
+)
 
 if TYPE_CHECKING:
     from slipstream.llm import LLM
@@ -39,6 +45,11 @@ def make_parser() -> argparse.ArgumentParser:
     )
     add_model_options(parser)
     parser.add_argument("--system", metavar="TEXT", help="the system message")
+    parser.add_argument(
+        "--session",
+        metavar="FILE",
+        help="go on with the conversation saved in FILE, and save it there at the end",
+    )
     add_sampling_options(parser, max_tokens=1024)
     return parser
 
@@ -52,7 +63,14 @@ def main(argv: Sequence[str]) -> int:
                 f"The model {excerpt(llm.engine.model_name)} has no chat template; use `slipstream "
                 "run --raw` to continue a prompt."
             )
-        return Conversation(llm, sampling_params(args, llm), args.system).loop()
+        conversation = Conversation(llm, sampling_params(args, llm), args.system)
+        if args.session is None:
+            return conversation.loop()
+        conversation.resume(args.session)
+        try:
+            return conversation.loop()
+        finally:  # also after Ctrl-C
+            conversation.save(args.session)
 
 
 class Conversation:
@@ -64,7 +82,51 @@ class Conversation:
         self._interactive = sys.stdin.isatty()
         self._line = 0
         self._messages: list[dict[str, str]] = []
+        self._tokens: list[int] = []  # of the conversation so far, as the model saw them
         self._reset(system)
+
+    def resume(self, path: str) -> None:
+        """Takes up what `save` left there, if anything. With another engine file than the one that
+        saved it only the text goes on, and its keys and values are computed again."""
+        from slipstream.cli import session_file
+
+        saved = session_file.read(path)
+        if saved is None:
+            return
+        if self._messages and self._messages != saved.messages[: len(self._messages)]:
+            raise InvalidArgumentError(
+                f"--system differs from the system message of the session {excerpt(path)}. Leave "
+                "--system out, or give --session another name."
+            )
+        self._messages = list(saved.messages)
+        first = saved.messages[:1]
+        self._system = first[0]["content"] if first and first[0]["role"] == "system" else None
+        turns = sum(message["role"] == "user" for message in saved.messages)
+        note = f"{turns} turns from {excerpt(path)}"
+        if not saved.kv:
+            pass
+        elif saved.build_id != self._llm.engine.build_id:
+            note += "; saved with another engine file, so it is computed again"
+        else:
+            try:
+                note += f", {self._llm.import_kv(saved.kv)} tokens of it ready"
+            except ResourceExhaustedError as error:
+                note += f"; it is computed again: {error}"
+        print(f"({note})", file=sys.stderr)
+
+    def save(self, path: str) -> None:
+        from slipstream.cli import session_file
+
+        kv = b""
+        if self._tokens:
+            # Nothing is cached, or there is no room to look at it: the text alone goes on.
+            with contextlib.suppress(NotFoundError, ResourceExhaustedError):
+                kv = self._llm.export_kv(self._tokens)
+        engine = self._llm.engine
+        session_file.write(
+            path,
+            session_file.SavedConversation(engine.model_name, engine.build_id, self._messages, kv),
+        )
 
     def loop(self) -> int:
         """Returns at the end of the input, or after /exit: the exit code. A line that is refused
@@ -128,15 +190,18 @@ class Conversation:
 
     def _reset(self, system: str | None) -> None:
         self._system = system
+        self._tokens = []
         self._messages = [] if system is None else [{"role": "system", "content": system}]
 
     def _answer(self, line: str) -> None:
         self._messages.append({"role": "user", "content": line})
         text = ""
+        last = None
         meter = Meter()
         try:
             for output in self._llm.stream_chat(self._messages, self._params):
                 meter.see(output)
+                last = output
                 sys.stdout.write(output.outputs[0].text[len(text) :])
                 sys.stdout.flush()
                 text = output.outputs[0].text
@@ -149,6 +214,8 @@ class Conversation:
             raise
         else:
             print()
+        if last is not None:
+            self._tokens = [*last.prompt_token_ids, *last.outputs[0].token_ids]
         print(f"[{meter.summary()}]", file=sys.stderr)
         self._messages.append({"role": "assistant", "content": text})
 

@@ -71,6 +71,9 @@ struct ExecutorConfig {
   /// The folder of that file, which has no name in it; empty: $TMPDIR, or else /tmp. On a tmpfs, as
   /// /tmp often is, it takes memory rather than disk.
   std::string host_kv_dir;
+  /// Events of cached KV that wait for Executor::TakeKvEvents; beyond them the oldest are dropped.
+  /// 0: none are made.
+  int32_t max_kv_events = 0;
   /// Steps that Executor::Iterations remembers; 0: none.
   int32_t iteration_history = 1024;
 };

@@ -4,11 +4,14 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <span>
+#include <string_view>
 #include <vector>
 
 #include "slipstream/config.h"
 #include "slipstream/engine.h"
 #include "slipstream/export.h"
+#include "slipstream/kv_cache.h"
 #include "slipstream/request.h"
 #include "slipstream/response.h"
 #include "slipstream/stats.h"
@@ -54,7 +57,8 @@ class SLIPSTREAM_API Executor {
   /// Waits for news of a request submitted without callback; deltas of an answer that arrived since
   /// the last call are joined into one. Each call gives the news of one answer, of several in turn.
   /// After the last response (Response::last) the id is forgotten (kNotFound). On
-  /// timeout the Response is empty with kNone.
+  /// timeout the Response is empty with kNone. kInvalidArgument in a callback or a logits
+  /// processor: it would wait for itself.
   virtual Result<Response> Next(RequestId id,
                                 std::chrono::milliseconds timeout = std::chrono::hours(24)) = 0;
 
@@ -83,6 +87,30 @@ class SLIPSTREAM_API Executor {
   /// The latest steps, oldest first: at most ExecutorConfig::iteration_history, only those whose
   /// number is above `after_step`.
   virtual std::vector<Iteration> Iterations(int64_t after_step = 0) const = 0;
+
+  // Cached KV. Each call waits for a step border and works there, so the next step is late by it;
+  // kInvalidArgument in a callback (it would wait for itself), kUnavailable after Shutdown.
+
+  /// The cached KV of the longest prefix of `tokens` that is cached under `cache_salt`, on either
+  /// tier: for a file, or for another process. kNotFound when none is, kInvalidArgument without
+  /// tokens or a salt beyond its limit, kResourceExhausted when the KV pool has no room to hold it
+  /// for the copy.
+  virtual Result<KvImage> ExportKv(std::span<const TokenId> tokens,
+                                   std::string_view cache_salt = {}) = 0;
+
+  /// Puts the KV of an image into the cache, as if a request had computed it, and gives the number
+  /// of its tokens. kCorruptFile when the bytes are damaged, kIncompatible when they are of another
+  /// engine file, kInvalidArgument when ExecutorConfig::prefix_cache is off, kResourceExhausted
+  /// when it does not fit beside what runs. Nothing has changed after an error.
+  virtual Result<int64_t> ImportKv(std::span<const std::byte> image,
+                                   std::string_view cache_salt = {}) = 0;
+
+  /// Forgets all that is cached under the salts that begin with `salt_prefix`; "" is all of it.
+  /// Requests that run go on and keep nothing for others.
+  virtual Status DropCache(std::string_view salt_prefix = {}) = 0;
+
+  /// Takes the events of cached KV. kInvalidArgument when ExecutorConfig::max_kv_events is 0.
+  virtual Result<KvEvents> TakeKvEvents() = 0;
 
   /// Refuses new requests, cancels the others, waits for the loop to end. Idempotent.
   virtual void Shutdown() = 0;

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "slipstream/kv_cache.h"
 #include "slipstream/sampling.h"
 #include "slipstream/types.h"
 
@@ -37,6 +38,10 @@ struct Request {
   bool read_cache = true;
   /// False: nothing of this request is kept for others.
   bool write_cache = true;
+  /// How firmly its KV is kept afterwards. A block that several ranges meet has the highest of
+  /// their priorities, one that none meets keeps what it had; of requests that share a block the
+  /// last decides. At most 1024.
+  std::vector<KvRetention> retention;
 };
 
 }  // namespace slipstream

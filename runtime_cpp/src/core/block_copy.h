@@ -4,13 +4,11 @@
 
 #include <cstdint>
 
+#include "slipstream/kv_cache.h"
+
 namespace slipstream::core {
 
-/// Where a block is.
-enum class Tier : uint8_t {
-  kDevice = 0,  ///< In the pool of the backend, where steps read and write it.
-  kHost = 1,    ///< In a slot of the host tier.
-};
+using Tier = KvTier;
 
 /// All bytes of `source` of cache group `group` go to `target` of the same group. Backends carry
 /// out copies inside the device only.

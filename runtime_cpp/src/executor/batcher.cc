@@ -68,7 +68,8 @@ bool Batcher::Start(RequestState* request, int64_t now_us) {
                              .total_tokens = request->total_limit(),
                              .reserve = reserve,
                              .read_cache = ReadsCache(*request),
-                             .write_cache = place.write_cache};
+                             .write_cache = place.write_cache,
+                             .retention = place.retention};
   // Room for its known tokens, and for one more block of every sequence that runs: a start that is
   // preempted in the next step gains nothing.
   if (!reserve && !running_.empty() &&

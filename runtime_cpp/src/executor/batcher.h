@@ -36,6 +36,7 @@ struct BatchCounters {
 /// is still in one of the lists.
 class Batcher {
  public:
+  /// `kv` has one slot more than limits.max_batch_size.
   Batcher(std::unique_ptr<kv::KvManager> kv, const sched::Limits& limits,
           const BatchPolicy& policy);
 
@@ -62,6 +63,8 @@ class Batcher {
   Requests& running() { return running_; }  ///< Best rank first.
   const Requests& running() const { return running_; }
   Requests& preempted() { return preempted_; }  ///< To be queued again.
+  /// A slot of the KV manager that no request ever has: for work between steps.
+  int32_t spare_slot() const { return limits_.max_batch_size; }
   kv::KvManager& kv() { return *kv_; }
   const kv::KvManager& kv() const { return *kv_; }
   const BatchCounters& counters() const { return counters_; }

@@ -10,6 +10,7 @@
 
 #include "core/resource_exhausted.h"
 #include "executor/bad_words.h"
+#include "executor/kv_transfer.h"
 #include "executor/loop.h"
 #include "executor/memory_budget.h"
 #include "executor/validate.h"
@@ -32,39 +33,6 @@ Result<uint64_t> FreshSeed() {
   }
 }
 
-// What a waiting request holds in memory, apart from constants: the prompt and the lists of its
-// settings.
-int64_t HeldBytes(const Request& request, int64_t prompt_tokens) {
-  const SamplingParams& sampling = request.sampling;
-  size_t ids = static_cast<size_t>(prompt_tokens) + sampling.stop_token_ids.size() +
-               sampling.allowed_token_ids.size();
-  for (const std::vector<TokenId>& word : sampling.bad_words_ids) ids += word.size();
-  size_t bytes = request.cache_salt.size() + ids * sizeof(TokenId) +
-                 sampling.logit_bias.size() * sizeof(sampling.logit_bias.begin()->first) * 2;
-  for (const std::string& stop : sampling.stop) bytes += stop.size();
-  for (const std::string& word : sampling.bad_words) bytes += word.size();
-  return static_cast<int64_t>(bytes);
-}
-
-// Of a valid request: its times are bounded, so that no sum overflows.
-Placement PlaceOf(const Request& request, int64_t submitted_us) {
-  const auto microseconds = [](std::chrono::milliseconds time) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(time).count();
-  };
-  Placement place;
-  place.submitted_us = submitted_us;
-  place.rank.priority = request.priority;
-  if (request.ttft_target.count() > 0)
-    place.rank.deadline_us = place.submitted_us + microseconds(request.ttft_target);
-  if (request.time_limit.count() > 0)
-    place.limit_us = place.submitted_us + microseconds(request.time_limit);
-  place.tpot_us = microseconds(request.tpot_target);
-  place.cache_key = request.cache_salt;
-  place.read_cache = request.read_cache;
-  place.write_cache = request.write_cache;
-  return place;
-}
-
 // The answers beside the first one. Log-probabilities of the prompt are told once.
 template <class Make>
 void AddSiblings(const Make& make, SamplingParams& sampling, RequestState* leader) {
@@ -84,8 +52,13 @@ void AddSiblings(const Make& make, SamplingParams& sampling, RequestState* leade
 
 class ExecutorImpl : public Executor {
  public:
-  ExecutorImpl(ModelFacts facts, std::shared_ptr<const void> keep_alive)
-      : keep_alive_(std::move(keep_alive)), facts_(std::move(facts)) {}
+  ExecutorImpl(ModelFacts facts, std::shared_ptr<const void> keep_alive, kv::ImageIdentity identity,
+               const ExecutorConfig& config)
+      : keep_alive_(std::move(keep_alive)),
+        facts_(std::move(facts)),
+        identity_(std::move(identity)),
+        prefix_cache_(config.prefix_cache),
+        kv_events_(config.max_kv_events > 0) {}
   ~ExecutorImpl() override { Shutdown(); }
 
   Status Start(std::unique_ptr<EngineLoop> loop, int32_t max_queued) {
@@ -106,6 +79,10 @@ class ExecutorImpl : public Executor {
   std::vector<Iteration> Iterations(int64_t after_step) const override {
     return loop_->Iterations(after_step);
   }
+  Result<KvImage> ExportKv(std::span<const TokenId> tokens, std::string_view cache_salt) override;
+  Result<int64_t> ImportKv(std::span<const std::byte> image, std::string_view cache_salt) override;
+  Status DropCache(std::string_view salt_prefix) override;
+  Result<KvEvents> TakeKvEvents() override;
   void Shutdown() override {
     if (loop_) loop_->Stop();
   }
@@ -120,6 +97,9 @@ class ExecutorImpl : public Executor {
 
   std::shared_ptr<const void> keep_alive_;  // first: released after everything that may use it
   const ModelFacts facts_;
+  const kv::ImageIdentity identity_;
+  const bool prefix_cache_;
+  const bool kv_events_;
   size_t max_mailboxes_ = 0;
   std::atomic<RequestId> next_id_{1};
   std::mutex mutex_;
@@ -284,6 +264,12 @@ Result<Response> ExecutorImpl::Next(RequestId id, std::chrono::milliseconds time
                   "Request " + std::to_string(id) +
                       " is unknown, was fetched to its end, or has a callback.");
   };
+  if (loop_->OnOwnThread()) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "Next was called from a callback or a logits processor, which holds up the step "
+        "that it would wait for. Submit with a callback, or call it from another thread.");
+  }
   try {
     std::shared_ptr<Mailbox> mailbox;
     {
@@ -310,6 +296,68 @@ Status ExecutorImpl::Cancel(RequestId id) {
     return core::ResourceExhausted(
         "No memory is left to cancel the request. Cancel it again later.");
   }
+}
+
+// Runs `work`, which gives a Result<T>, on the loop's thread.
+template <class T, class Work>
+Result<T> CallFor(EngineLoop& loop, const Work& work) {
+  try {
+    std::optional<Result<T>> result;
+    Status status = loop.Call([&](Batcher& batcher, StepRunner& runner) {
+      result = work(batcher, runner);
+      return result->status();
+    });
+    if (!status.ok()) return status;
+    return *std::move(result);
+  } catch (const std::bad_alloc&) {
+    return core::ResourceExhausted("No memory is left for this call. Free memory.");
+  }
+}
+
+Result<KvImage> ExecutorImpl::ExportKv(std::span<const TokenId> tokens,
+                                       std::string_view cache_salt) {
+  if (tokens.empty()) {
+    return Status(StatusCode::kInvalidArgument,
+                  "ExportKv was given no tokens. Give the prompt and the answer of a request.");
+  }
+  if (Status status = ValidateSalt(cache_salt); !status.ok()) return status;
+  if (Status status = ValidateTokenIds(tokens, facts_.limits.vocab_size, "tokens"); !status.ok())
+    return status;
+  return CallFor<KvImage>(*loop_, [&](Batcher& batcher, StepRunner& runner) {
+    return executor::ExportKv(batcher, runner, tokens, cache_salt, identity_);
+  });
+}
+
+Result<int64_t> ExecutorImpl::ImportKv(std::span<const std::byte> image,
+                                       std::string_view cache_salt) {
+  if (!prefix_cache_) {
+    return Status(StatusCode::kInvalidArgument,
+                  "prefix_cache is off, so nothing that is imported would be found. Turn it on.");
+  }
+  if (Status status = ValidateSalt(cache_salt); !status.ok()) return status;
+  return CallFor<int64_t>(*loop_, [&](Batcher& batcher, StepRunner& runner) {
+    return executor::ImportKv(batcher, runner, image, cache_salt, identity_);
+  });
+}
+
+Status ExecutorImpl::DropCache(std::string_view salt_prefix) {
+  return CallFor<bool>(*loop_,
+                       [&](Batcher& batcher, StepRunner&) -> Result<bool> {
+                         batcher.kv().DropKey(salt_prefix);
+                         return true;
+                       })
+      .status();
+}
+
+Result<KvEvents> ExecutorImpl::TakeKvEvents() {
+  if (!kv_events_) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "No KV events are made: max_kv_events is 0. Set it when the executor is created.");
+  }
+  return CallFor<KvEvents>(*loop_, [&](Batcher& batcher, StepRunner&) -> Result<KvEvents> {
+    return KvEvents{batcher.kv().TakeEvents(), batcher.kv().dropped_events()};
+  });
 }
 
 Result<uint64_t> KvBudget(const ExecutorConfig& config) {
@@ -346,7 +394,7 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
     if (!blocks.ok()) return blocks.status();
     if (Status status = parts.backend->AllocateKv(*blocks); !status.ok()) return status;
 
-    kv::KvOptions options{.enable_cache = config.prefix_cache};
+    kv::KvOptions options{.enable_cache = config.prefix_cache, .max_events = config.max_kv_events};
     std::unique_ptr<kv::HostPool> host;
     if (config.host_kv_bytes > 0) {
       Result<std::vector<int64_t>> slots = kv::PlanHostSlots(groups, *blocks, config.host_kv_bytes);
@@ -357,8 +405,8 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
       if (!made.ok()) return made.status();
       host = *std::move(made);
     }
-    auto kv = std::make_unique<kv::KvManager>(std::move(groups), *blocks, limits->max_batch_size,
-                                              limits->max_num_tokens, options);
+    auto kv = std::make_unique<kv::KvManager>(
+        std::move(groups), *blocks, limits->max_batch_size + 1, limits->max_num_tokens, options);
     const LoopConfig loop_config{
         .limits = {limits->max_num_tokens, limits->max_batch_size},
         .batch = {config.capacity, config.chunking},
@@ -369,8 +417,8 @@ Result<std::unique_ptr<Executor>> CreateExecutor(ExecutorParts parts,
     auto loop =
         std::make_unique<EngineLoop>(std::move(parts.backend), std::move(kv), std::move(host),
                                      loop_config, parts.math ? *parts.math : core::ScalarRowMath());
-    auto executor =
-        std::make_unique<ExecutorImpl>(std::move(parts.facts), std::move(parts.keep_alive));
+    auto executor = std::make_unique<ExecutorImpl>(
+        std::move(parts.facts), std::move(parts.keep_alive), std::move(parts.identity), config);
     if (Status status = executor->Start(std::move(loop), config.max_queued_requests); !status.ok())
       return status;
     return std::unique_ptr<Executor>(std::move(executor));

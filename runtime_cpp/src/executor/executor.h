@@ -9,6 +9,7 @@
 #include "core/row_math.h"
 #include "exec/backend.h"
 #include "executor/request_state.h"
+#include "kv/kv_image.h"
 #include "slipstream/config.h"
 #include "slipstream/executor.h"
 #include "slipstream/status.h"
@@ -18,6 +19,7 @@ namespace slipstream::executor {
 struct ExecutorParts {
   std::unique_ptr<exec::Backend> backend;  ///< Its KV is not allocated yet.
   ModelFacts facts;                        ///< With the engine's limits; the config may lower them.
+  kv::ImageIdentity identity;              ///< With a layout for each cache group of the backend.
   const core::RowMath* math = nullptr;  ///< Null: the scalar reference. Must outlive the executor.
   std::shared_ptr<const void>
       keep_alive;  ///< What the backend needs (weights, thread pool); released last.

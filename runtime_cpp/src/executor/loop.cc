@@ -14,10 +14,6 @@
 namespace slipstream::executor {
 namespace {
 
-Status ShutDown() {
-  return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
-}
-
 Status Draining() {
   return Status(StatusCode::kUnavailable,
                 "The executor is draining: it finishes what it has and takes nothing new. Send the "
@@ -117,6 +113,19 @@ ExecutorStats EngineLoop::Stats() const {
   return stats_;
 }
 
+Status EngineLoop::Call(const BorderWork& work) {
+  if (OnOwnThread()) {
+    return Status(
+        StatusCode::kInvalidArgument,
+        "This was called from a callback, which holds up the step that it would wait for. "
+        "Call it from another thread.");
+  }
+  return calls_.Call(work, [this] {
+    { std::lock_guard<std::mutex> guard(mutex_); }  // the loop looks at them under it
+    wake_.notify_one();
+  });
+}
+
 void EngineLoop::Pause() {
   std::unique_lock<std::mutex> lock(mutex_);
   paused_ = true;
@@ -163,6 +172,7 @@ void EngineLoop::Run() noexcept {
     FinishStep();
   }
   Deliver();
+  calls_.Close();
   std::lock_guard<std::mutex> guard(mutex_);
   working_ = false;
   quiet_.notify_all();
@@ -179,7 +189,8 @@ void EngineLoop::FailRunning(const std::exception& error) noexcept {
 }
 
 bool EngineLoop::HasWorkLocked() const {
-  if (stopping_ || !cancelled_.empty() || news_ || !untold_.empty()) return true;
+  if (stopping_ || !cancelled_.empty() || news_ || !untold_.empty() || calls_.waiting())
+    return true;
   if (!paused_ && (!queue_.empty() || !batcher_.running().empty())) return true;
   return NowUs() >= next_limit_us_;
 }
@@ -239,6 +250,8 @@ void EngineLoop::Requeue() noexcept {
 
 void EngineLoop::StartStep() noexcept {
   Retire();
+  calls_.Run(batcher_, runner_);
+  news_ = true;  // a copy that failed there has ended what ran
   try {
     TryStartStep();
   } catch (const std::exception& error) {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "executor/batcher.h"
+#include "executor/border_calls.h"
 #include "executor/iteration_log.h"
 #include "executor/request_queue.h"
 #include "executor/step_runner.h"
@@ -41,6 +42,8 @@ class EngineLoop {
   /// kResourceExhausted when the thread cannot start.
   Status Start();
 
+  /// Called from a callback or a logits processor.
+  bool OnOwnThread() const { return std::this_thread::get_id() == thread_id_.load(); }
   /// Ok while requests are accepted, else kUnavailable.
   Status Accepting() const;
   /// Queues requests under their ids, all between two steps. The status of each: kUnavailable or
@@ -50,6 +53,11 @@ class EngineLoop {
   Status Cancel(RequestId id);
   ExecutorStats Stats() const;
   std::vector<Iteration> Iterations(int64_t after_step) const { return log_.After(after_step); }
+
+  /// Has `work` called on the loop's thread while no step is in flight, and waits for it: its
+  /// status, kResourceExhausted when memory ran out in it, kInvalidArgument when called from that
+  /// thread, kUnavailable once stopped.
+  Status Call(const BorderWork& work);
 
   /// As Executor says of them.
   void Pause();
@@ -95,13 +103,13 @@ class EngineLoop {
   void FailRunning(const std::exception& error) noexcept;
   void UpdateQueueGaugesLocked() noexcept;
   void UpdateGaugesLocked() noexcept;
-  bool OnOwnThread() const { return std::this_thread::get_id() == thread_id_.load(); }
 
   const LoopConfig config_;
   std::vector<int64_t> total_blocks_;
   std::vector<int32_t> block_tokens_;
   const int64_t created_us_ = NowUs();
   IterationLog log_;
+  BorderCalls calls_;
 
   // The loop's thread only, after Start.
   Batcher batcher_;

@@ -11,6 +11,19 @@
 
 namespace slipstream {
 
+namespace {
+
+// The layout of a block follows from the engine file and from the backend; "cpu-1" changes with the
+// latter.
+kv::ImageIdentity IdentityOf(const engine::Manifest& manifest) {
+  kv::ImageIdentity identity{.build_id = manifest.build_id, .layouts = {}};
+  for (const engine::KvGroup& group : manifest.kv_groups)
+    identity.layouts.push_back(group.dtype + "/cpu-1");
+  return identity;
+}
+
+}  // namespace
+
 Result<std::unique_ptr<exec::Backend>> Model::Impl::MakeBackend() const {
   const Engine::Impl& parts = *engine.impl();
   return exec::CreateCpuBackend(*runtime.impl()->pool, runtime.impl()->path, parts.file->manifest(),
@@ -50,6 +63,7 @@ Result<std::unique_ptr<Executor>> Executor::Create(const Model& model,
     executor::ExecutorParts parts;
     parts.backend = *std::move(backend);
     parts.facts = {impl->engine.limits(), impl->engine.eos_token_ids(), impl->engine.tokenizer()};
+    parts.identity = IdentityOf(impl->engine.impl()->file->manifest());
     parts.math = &exec::RowMathOf(impl->runtime.impl()->path);
     parts.keep_alive = impl;
     return executor::CreateExecutor(std::move(parts), config);

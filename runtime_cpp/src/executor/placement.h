@@ -4,8 +4,11 @@
 #include <chrono>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "sched/rank.h"
+#include "slipstream/kv_cache.h"
+#include "slipstream/request.h"
 
 namespace slipstream::executor {
 
@@ -25,6 +28,7 @@ struct Placement {
   std::string cache_key;  ///< What its KV depends on beside the tokens.
   bool read_cache = true;
   bool write_cache = true;
+  std::vector<KvRetention> retention;
 
   int64_t submitted_us = 0;
   int64_t queued_us = 0;                  ///< When it entered the queue, the latest time.
@@ -40,5 +44,12 @@ struct Placement {
   int32_t computed_before = 0;  ///< Tokens that were computed when it was preempted.
   int32_t preemptions = 0;
 };
+
+/// Of a valid request: its times are bounded, so that no sum overflows.
+Placement PlaceOf(const Request& request, int64_t submitted_us);
+
+/// What a waiting request holds in memory, apart from constants: the prompt and the lists of its
+/// settings.
+int64_t HeldBytes(const Request& request, int64_t prompt_tokens);
 
 }  // namespace slipstream::executor

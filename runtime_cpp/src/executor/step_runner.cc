@@ -8,6 +8,10 @@
 
 namespace slipstream::executor {
 
+Status ShutDown() noexcept {
+  return Status(StatusCode::kUnavailable, "The executor is shut down; create a new one.");
+}
+
 Status FromException(const std::exception& error) noexcept {
   try {
     if (!dynamic_cast<const std::bad_alloc*>(&error)) {

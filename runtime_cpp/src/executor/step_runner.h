@@ -15,6 +15,9 @@
 
 namespace slipstream::executor {
 
+/// What a call on an executor that is shut down gets.
+Status ShutDown() noexcept;
+
 /// The error of a request that was in a step which threw.
 Status FromException(const std::exception& error) noexcept;
 
@@ -50,12 +53,15 @@ class StepRunner {
 
   const StepTimes& times() const { return times_; }
   sched::StepCost cost() const { return cost_.Get(); }
+  /// Carries out the pending copies of the KV cache, between steps; for a failure see Start.
+  Status CopyBlocks(Batcher* batcher);
+
+  BlockMover& mover() { return mover_; }
   const BlockMover& mover() const { return mover_; }
 
  private:
   Status TryStart(Batcher* batcher);
   Status TryFinish(Batcher* batcher);
-  Status CopyBlocks(Batcher* batcher);
 
   std::unique_ptr<exec::Backend> backend_;
   BlockMover mover_;  // over backend_

@@ -17,6 +17,8 @@ constexpr std::chrono::milliseconds kLongest = std::chrono::hours(24 * 365);
 constexpr int32_t kMostIterations = 1 << 20;
 constexpr int32_t kHighestPriority = 1000;
 constexpr size_t kLongestSalt = 256;
+constexpr size_t kMostRanges = 1024;
+constexpr int32_t kMostEvents = 1 << 20;
 
 template <class... Parts>
 Status Invalid(const Parts&... parts) {
@@ -131,15 +133,32 @@ Status ValidateTime(const char* field, std::chrono::milliseconds time) {
                  ", or 0 for none.");
 }
 
+Status ValidateRetention(const std::vector<KvRetention>& retention) {
+  if (retention.size() > kMostRanges) {
+    return Invalid("retention has ", retention.size(), " ranges; the limit is ", kMostRanges, ".");
+  }
+  for (size_t i = 0; i < retention.size(); ++i) {
+    const KvRetention& range = retention[i];
+    const std::string name = "retention[" + std::to_string(i) + "]";
+    if (range.first < 0 || range.end <= range.first) {
+      return Invalid(name, " is from ", range.first, " to ", range.end,
+                     "; it must begin at 0 or later and end after its begin.");
+    }
+    if (range.priority < 0 || range.priority > 100)
+      return Invalid(name, ".priority is ", range.priority, "; it must be from 0 to 100.");
+    if (Status status = ValidateTime((name + ".duration").c_str(), range.duration); !status.ok())
+      return status;
+  }
+  return Status::Ok();
+}
+
 Status ValidatePlace(const Request& request) {
   if (request.priority < -kHighestPriority || request.priority > kHighestPriority) {
     return Invalid("priority is ", request.priority, "; it must be from ", -kHighestPriority,
                    " to ", kHighestPriority, ".");
   }
-  if (request.cache_salt.size() > kLongestSalt) {
-    return Invalid("cache_salt has ", request.cache_salt.size(), " bytes; the limit is ",
-                   kLongestSalt, ". Give a hash of it.");
-  }
+  if (Status status = ValidateSalt(request.cache_salt); !status.ok()) return status;
+  if (Status status = ValidateRetention(request.retention); !status.ok()) return status;
   if (Status status = ValidateTime("ttft_target", request.ttft_target); !status.ok()) return status;
   if (Status status = ValidateTime("tpot_target", request.tpot_target); !status.ok()) return status;
   return ValidateTime("time_limit", request.time_limit);
@@ -182,6 +201,12 @@ Status ValidateSampling(const SamplingParams& sampling, int32_t vocab_size, bool
 
 }  // namespace
 
+Status ValidateSalt(std::string_view cache_salt) {
+  if (cache_salt.size() <= kLongestSalt) return Status::Ok();
+  return Invalid("cache_salt has ", cache_salt.size(), " bytes; the limit is ", kLongestSalt,
+                 ". Give a hash of it.");
+}
+
 Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLimits& engine) {
   EngineLimits limits = engine;
   const Result<int32_t> tokens =
@@ -205,6 +230,10 @@ Result<EngineLimits> ResolveLimits(const ExecutorConfig& config, const EngineLim
   if (config.iteration_history < 0 || config.iteration_history > kMostIterations) {
     return Invalid("iteration_history is ", config.iteration_history, "; it must be from 0 to ",
                    kMostIterations, ".");
+  }
+  if (config.max_kv_events < 0 || config.max_kv_events > kMostEvents) {
+    return Invalid("max_kv_events is ", config.max_kv_events, "; it must be from 0 to ",
+                   kMostEvents, ".");
   }
   if (config.host_kv_bytes > 0 && !config.prefix_cache) {
     return Status(

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <span>
+#include <string_view>
 
 #include "slipstream/config.h"
 #include "slipstream/engine.h"
@@ -23,6 +24,9 @@ Status ValidateRequest(const Request& request, int32_t vocab_size, bool has_toke
 
 /// n and best_of; kLimitExceeded where so many sequences cannot run at once.
 Status ValidateAnswers(const SamplingParams& sampling, int32_t max_batch_size);
+
+/// kInvalidArgument when it is longer than 256 bytes.
+Status ValidateSalt(std::string_view cache_salt);
 
 /// kInvalidArgument with the index of the first id outside the vocabulary. `what` names the field.
 Status ValidateTokenIds(std::span<const TokenId> ids, int32_t vocab_size, const char* what);

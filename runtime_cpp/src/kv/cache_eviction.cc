@@ -104,7 +104,7 @@ void CacheGroup::Release(const Sequence& sequence, int64_t index) {
     info.shared_tail = pool_.references(block) > 1;
   }
   const int64_t first = index * spec_.block_tokens;
-  if (const RetentionRange* range =
+  if (const KvRetention* range =
           FindRetention(sequence.retention, first, first + spec_.block_tokens)) {
     info.priority = range->priority;
     info.expires = range->duration.count() > 0 ? milliseconds_ + range->duration.count() : 0;
@@ -120,7 +120,7 @@ void CacheGroup::QueueIfEvictable(int32_t block) {
   if (!window() && !(on_host ? index_.IsLeaf(block) : index_.IsDeviceLeaf(block))) return;
   BlockInfo& info = infos_[block];
   if (info.expires > 0 && info.expires <= milliseconds_) {
-    info.priority = kDefaultPriority;
+    info.priority = kDefaultKvPriority;
     info.expires = 0;
   }
   (on_host ? host_queue_ : queue_).Put(block, WorthOf(block));
@@ -168,7 +168,7 @@ void CacheGroup::RecordStored(std::string_view key, std::span<const int32_t> blo
   for (size_t b = 0; b < blocks.size() && events_->on();) {
     try {
       KvEvent event{.group = number_, .parent = index_.ParentHash(blocks[b])};
-      event.cache_key = key;
+      event.cache_salt = key;
       do {
         const std::span<const TokenId> tokens = index_.Tokens(blocks[b]);
         event.hashes.push_back(index_.Hash(blocks[b]));

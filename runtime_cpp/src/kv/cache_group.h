@@ -20,11 +20,11 @@ using core::BlockCopy;
 
 /// How a sequence stands to the pool and to the cache.
 struct SequenceTerms {
-  std::string_view key;                       ///< Of the cache; must outlive the call only.
-  uint64_t writer = 0;                        ///< Names the opened sequence; never reused.
-  bool reserve = false;                       ///< All blocks it may ever need are promised.
-  bool stores = false;                        ///< What it computes enters the index.
-  std::span<const RetentionRange> retention;  ///< Lives as long as the sequence is open.
+  std::string_view key;                    ///< Of the cache; must outlive the call only.
+  uint64_t writer = 0;                     ///< Names the opened sequence; never reused.
+  bool reserve = false;                    ///< All blocks it may ever need are promised.
+  bool stores = false;                     ///< What it computes enters the index.
+  std::span<const KvRetention> retention;  ///< Lives as long as the sequence is open.
 };
 
 /// Accounts, in blocks. A pinned block counts once however many share it. What is promised to the
@@ -140,12 +140,12 @@ class CacheGroup {
     int64_t need = 0;       // promised; 0 when it does not reserve
     int64_t committed = 0;  // leading blocks that the index was given
     bool reserve = false;
-    std::span<const RetentionRange> retention;
+    std::span<const KvRetention> retention;
   };
   struct BlockInfo {
     uint64_t writer = 0;
     uint64_t last_use = 0;
-    int32_t priority = kDefaultPriority;
+    int32_t priority = kDefaultKvPriority;
     int64_t expires = 0;       // milliseconds, when the priority ends; 0: never
     bool shared_tail = false;  // forked sequences will each go on writing it
     bool kept = false;         // a slot that a hit is about to bring in

@@ -1,34 +1,16 @@
-// What happens to cached blocks, told to whoever routes requests to where their prefix is.
+// The events of cached blocks until somebody takes them.
 #pragma once
 
 #include <cstdint>
 #include <deque>
-#include <string>
 #include <vector>
 
 #include "core/block_copy.h"
-#include "slipstream/types.h"
+#include "slipstream/kv_cache.h"
 
 namespace slipstream::kv {
 
 using core::Tier;
-
-/// Blocks are named by a 64-bit hash of their cache key and all tokens from the first of the
-/// sequence to their own last.
-struct KvEvent {
-  enum class Kind : uint8_t { kStored = 0, kRemoved = 1, kMoved = 2 };
-
-  Kind kind = Kind::kStored;
-  int32_t group = 0;
-  std::vector<uint64_t> hashes;  ///< Of the blocks; those stored follow each other.
-  // Stored only:
-  uint64_t parent = 0;             ///< The block (or, for the first, the key) that they continue.
-  std::vector<TokenId> token_ids;  ///< Of these blocks. The last may be incomplete.
-  std::string cache_key;
-  // Moved only:
-  Tier from = Tier::kDevice;
-  Tier to = Tier::kDevice;
-};
 
 /// A bounded list of events. Recording never fails: what does not fit into the bound or into memory
 /// is counted as dropped. Not thread-safe.

@@ -98,7 +98,7 @@ Result<int64_t> KvManager::Open(int32_t slot, const OpenRequest& request) {
   const bool reads = options_.enable_cache && request.read_cache;
   const bool stores = options_.enable_cache && request.write_cache;
   Tick();
-  std::vector<RetentionRange> retention = request.retention;
+  std::vector<KvRetention> retention = request.retention;
   int64_t hit = reads ? Match(request.cache_key, request.tokens) : 0;
   const SequenceTerms terms{request.cache_key, ++writers_, request.reserve, stores, retention};
   Status status = TryOpen(slot, terms, need, hit);

@@ -42,7 +42,7 @@ struct OpenRequest {
   bool write_cache = true;  ///< Keep what is computed in the index.
   /// What its blocks are worth as cache; the last sequence that says so decides. Blocks that no
   /// range meets keep what they had.
-  std::vector<RetentionRange> retention;
+  std::vector<KvRetention> retention;
 };
 
 /// Sequences live in slots 0 <= slot < max_sequences:
@@ -174,7 +174,7 @@ class KvManager {
     bool reserve = false;
     bool reads = false;
     bool stores = false;
-    std::vector<RetentionRange> retention;
+    std::vector<KvRetention> retention;
   };
 
   SequenceTerms Terms(int32_t slot) const;
