@@ -225,6 +225,23 @@ def test_host_tier_examples_compute_nothing_again(
     assert moved and all(int(blocks) > 20 for blocks in moved.groups()), out
 
 
+@pytest.mark.parametrize("language", ["cpp", "python"])
+def test_kv_events_examples_route_to_the_cache(
+    examples: Path, smollm2_engine: Callable[..., Path], language: str
+) -> None:
+    script = ROOT / "examples/python/kv_events.py"
+    program = [examples / "kv_events"] if language == "cpp" else [sys.executable, script]
+    out = output_of(*program, smollm2_engine("bf16"))
+    pattern = r"turn (\d), conversation (\d): replica (\d), (\d+) of (\d+) prompt"
+    rows = [tuple(map(int, row)) for row in re.findall(pattern, out)]
+    assert len(rows) == 12, out
+    homes = {talk: replica for turn, talk, replica, _, _ in rows if turn == 0}
+    assert sorted(homes.values()) == [0, 0, 1, 1]
+    for turn, talk, replica, cached, tokens in rows:
+        assert replica == homes[talk]
+        assert turn == 0 or cached > 0.8 * tokens
+
+
 def test_priorities_example_serves_the_urgent_request_first(
     examples: Path, smollm2_engine: Callable[..., Path]
 ) -> None:
@@ -247,10 +264,21 @@ def test_logits_processor_example_writes_no_digit(
 
 @pytest.mark.parametrize(
     "example",
-    ["chat", "host_tier", "logits_processor", "priorities", "shared_prefix", "stream", "tokenize"],
+    [
+        "chat",
+        "host_tier",
+        "kv_events",
+        "logits_processor",
+        "priorities",
+        "shared_prefix",
+        "stream",
+        "tokenize",
+    ],
 )
 def test_cpp_examples_name_what_is_wrong(examples: Path, tmp_path: Path, example: str) -> None:
-    arguments = [] if example in ("host_tier", "priorities", "shared_prefix") else ["1"]
+    arguments = (
+        [] if example in ("host_tier", "kv_events", "priorities", "shared_prefix") else ["1"]
+    )
     missing = subprocess.run(
         [examples / example, tmp_path / "none.engine", *arguments],
         capture_output=True,
