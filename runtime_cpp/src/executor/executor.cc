@@ -3,18 +3,16 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
-#include <random>
 #include <string>
 #include <unordered_map>
 #include <utility>
 
 #include "core/resource_exhausted.h"
-#include "executor/bad_words.h"
 #include "executor/kv_transfer.h"
 #include "executor/loop.h"
 #include "executor/memory_budget.h"
+#include "executor/request_maker.h"
 #include "executor/validate.h"
-#include "sched/admission.h"
 
 namespace slipstream::executor {
 namespace {
@@ -22,33 +20,6 @@ namespace {
 // Answers that nobody fetched: beyond this many, requests without callback are refused rather than
 // old answers dropped.
 constexpr size_t kMaxUnfetched = 65536;
-
-Result<uint64_t> FreshSeed() {
-  try {
-    std::random_device device;
-    return uint64_t{device()} << 32 | device();
-  } catch (const std::exception& error) {
-    return Status(StatusCode::kIo, std::string("The system gives no random seed: ") + error.what() +
-                                       ". Set SamplingParams::seed.");
-  }
-}
-
-// The answers beside the first one. Log-probabilities of the prompt are told once.
-template <class Make>
-void AddSiblings(const Make& make, SamplingParams& sampling, RequestState* leader) {
-  const int32_t answers = sampling.best_of.value_or(sampling.n);
-  if (answers == 1) return;
-  auto family = std::make_shared<Family>();
-  family->unfinished = answers;
-  family->wanted = sampling.n;
-  family->ranked = answers > sampling.n;
-  leader->family = family;
-  sampling.prompt_logprobs.reset();
-  for (int32_t index = 1; index < answers; ++index) {
-    leader->siblings.push_back(make(index));
-    leader->siblings.back()->family = family;
-  }
-}
 
 class ExecutorImpl : public Executor {
  public:
@@ -88,8 +59,6 @@ class ExecutorImpl : public Executor {
   }
 
  private:
-  Result<std::vector<TokenId>> PromptIds(Request& request) const;
-  Result<std::unique_ptr<RequestState>> MakeState(Request request, ResponseCallback callback) const;
   /// A request with its id and, where there is no callback, its mailbox.
   Result<std::unique_ptr<RequestState>> Prepare(Request request, ResponseCallback callback);
   Status AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& mailbox);
@@ -106,66 +75,6 @@ class ExecutorImpl : public Executor {
   std::unordered_map<RequestId, std::shared_ptr<Mailbox>> mailboxes_;  // guarded by mutex_
   std::unique_ptr<EngineLoop> loop_;  // last: its thread uses the rest
 };
-
-Result<std::vector<TokenId>> ExecutorImpl::PromptIds(Request& request) const {
-  if (request.prompt.empty()) return std::move(request.prompt_token_ids);
-  Result<std::vector<TokenId>> ids =
-      facts_.tokenizer->Encode(request.prompt, {.add_special_tokens = request.add_special_tokens});
-  if (!ids.ok()) return ids;
-  if (ids->empty()) {
-    return Status(StatusCode::kInvalidArgument, "prompt gives no tokens. Give at least one token.");
-  }
-  if (Status status = ValidateTokenIds(*ids, facts_.limits.vocab_size, "tokens of prompt");
-      !status.ok())
-    return status;
-  return ids;
-}
-
-Result<std::unique_ptr<RequestState>> ExecutorImpl::MakeState(Request request,
-                                                              ResponseCallback callback) const {
-  const int64_t submitted_us = NowUs();  // its time begins before it is tokenized
-  if (Status status =
-          ValidateRequest(request, facts_.limits.vocab_size, facts_.tokenizer.has_value());
-      !status.ok()) {
-    return status;
-  }
-  if (facts_.tokenizer) {
-    if (Status status =
-            ResolveBadWords(*facts_.tokenizer, facts_.limits.vocab_size, &request.sampling);
-        !status.ok())
-      return status;
-  }
-  if (Status status = ValidateAnswers(request.sampling, facts_.limits.max_batch_size); !status.ok())
-    return status;
-  Placement place = PlaceOf(request, submitted_us);
-  Result<std::vector<TokenId>> prompt = PromptIds(request);
-  if (!prompt.ok()) return prompt.status();
-  const int64_t prompt_tokens = static_cast<int64_t>(prompt->size());
-  const int64_t max_tokens = request.sampling.max_tokens;
-  const int64_t max_seq_len = facts_.limits.max_seq_len;
-  const std::vector<int64_t> need =
-      loop_->BlocksNeeded(std::min(prompt_tokens + max_tokens, max_seq_len));
-  if (Status status = sched::CheckFits({prompt_tokens, max_tokens, max_seq_len, need,
-                                        loop_->total_blocks(), loop_->block_tokens()});
-      !status.ok()) {
-    return status;
-  }
-  place.held_bytes = HeldBytes(request, prompt_tokens);
-  const Result<uint64_t> seed =
-      request.sampling.seed ? Result<uint64_t>(*request.sampling.seed) : FreshSeed();
-  if (!seed.ok()) return seed.status();
-  const auto make = [&](int32_t index) {
-    auto state =
-        std::make_unique<RequestState>(facts_, request.sampling, *prompt, AnswerSeed(*seed, index),
-                                       callback, request.logits_processors);
-    state->place = place;
-    state->index = index;
-    return state;
-  };
-  auto leader = make(0);
-  AddSiblings(make, request.sampling, leader.get());
-  return leader;
-}
 
 Status ExecutorImpl::AddMailbox(RequestId id, const std::shared_ptr<Mailbox>& mailbox) {
   std::lock_guard<std::mutex> guard(mutex_);
@@ -186,7 +95,8 @@ void ExecutorImpl::Forget(RequestId id) {
 
 Result<std::unique_ptr<RequestState>> ExecutorImpl::Prepare(Request request,
                                                             ResponseCallback callback) {
-  Result<std::unique_ptr<RequestState>> state = MakeState(std::move(request), std::move(callback));
+  Result<std::unique_ptr<RequestState>> state =
+      MakeRequest(facts_, *loop_, std::move(request), std::move(callback));
   if (!state.ok()) return state;
   RequestState& made = **state;
   const auto answers = static_cast<RequestId>(1 + made.siblings.size());

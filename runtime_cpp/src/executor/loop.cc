@@ -266,13 +266,13 @@ void EngineLoop::TryStartStep() {
     std::lock_guard<std::mutex> guard(mutex_);
     if (paused_) return;  // woken for a cancellation, or to tell news
   }
-  iteration_.start_us = NowUs();
-  std::vector<StepEntry> entries = batcher_.Plan(iteration_.start_us, runner_.cost());
+  record_.iteration.start_us = NowUs();
+  std::vector<StepEntry> entries = batcher_.Plan(record_.iteration.start_us, runner_.cost());
   Requeue();
   news_ = true;  // of whom Plan has ended
   if (entries.empty()) return;
-  DescribeStep(entries);
-  iteration_.schedule_us = NowUs() - iteration_.start_us;
+  record_.Describe(entries, batcher_.kv(), log_.enabled());
+  record_.iteration.schedule_us = NowUs() - record_.iteration.start_us;
   if (Status status = runner_.Start(std::move(entries), &batcher_); !status.ok()) CloseStep(status);
 }
 
@@ -292,13 +292,13 @@ void EngineLoop::FinishStep() noexcept {
 void EngineLoop::CloseStep(const Status& status) noexcept {
   news_ = true;
   const int64_t now_us = NowUs();
-  int64_t generated = -known_tokens_;
+  int64_t generated = -record_.known_tokens;
   for (const StepEntry& entry : runner_.entries()) {
     RequestState* request = entry.request;
     generated += static_cast<int64_t>(request->tokens().size());
     if (!status.ok()) {
-      request->Finish(FinishReason::kError, status);
-      for (const auto& sibling : request->siblings) sibling->Finish(FinishReason::kError, status);
+      request->Fail(status);
+      for (const auto& sibling : request->siblings) sibling->Fail(status);
     } else if (entry.samples) {
       request->place.last_token_us = now_us;
       if (request->place.first_token_us == 0) request->place.first_token_us = now_us;
@@ -307,57 +307,33 @@ void EngineLoop::CloseStep(const Status& status) noexcept {
   generated += batcher_.Branch(runner_.entries());
   Requeue();
   const int64_t preemptions = batcher_.counters().preemptions;
-  iteration_.preempted =
+  record_.iteration.preempted =
       static_cast<int32_t>(preemptions - std::exchange(logged_preemptions_, preemptions));
   CountStep(generated, status.ok());
 }
 
-// What the step is to do, before it changes the requests.
-void EngineLoop::DescribeStep(const std::vector<StepEntry>& entries) {
-  iteration_.prefill_rows = iteration_.decode_rows = 0;
-  iteration_.entries.clear();
-  recomputed_ = known_tokens_ = 0;
-  for (const StepEntry& entry : entries) {
-    RequestState& request = *entry.request;
-    known_tokens_ += static_cast<int64_t>(request.tokens().size());
-    const bool prefill = !request.decoding();
-    (prefill ? iteration_.prefill_rows : iteration_.decode_rows) += entry.rows;
-    const int32_t before = request.place.computed_before;
-    if (prefill) recomputed_ += std::clamp(before - request.computed(), 0, entry.rows);
-    if (!log_.enabled()) continue;
-    iteration_.entries.push_back({.id = request.id,
-                                  .first_position = request.computed(),
-                                  .rows = entry.rows,
-                                  .prefill = prefill,
-                                  .sampled = entry.samples,
-                                  .queued_us = std::exchange(request.place.waited_us, 0)});
-  }
-  iteration_.kv_blocks_free = batcher_.kv().free_blocks();
-  iteration_.kv_blocks_cached = batcher_.kv().evictable_blocks();
-}
-
 void EngineLoop::CountStep(int64_t generated, bool computed) {
   const StepTimes& times = runner_.times();
-  iteration_.schedule_us += times.schedule_us;
-  iteration_.model_us = times.model_us;
-  iteration_.sample_us = times.sample_us;
+  record_.iteration.schedule_us += times.schedule_us;
+  record_.iteration.model_us = times.model_us;
+  record_.iteration.sample_us = times.sample_us;
   {
     std::lock_guard<std::mutex> guard(mutex_);
     ++stats_.steps;
     if (computed) {
-      stats_.prefill_tokens_computed += iteration_.prefill_rows;
-      stats_.recomputed_tokens += recomputed_;
+      stats_.prefill_tokens_computed += record_.iteration.prefill_rows;
+      stats_.recomputed_tokens += record_.recomputed;
     }
     stats_.generated_tokens += generated;
-    stats_.schedule_us += iteration_.schedule_us;
-    stats_.model_us += iteration_.model_us;
-    stats_.sample_us += iteration_.sample_us;
+    stats_.schedule_us += record_.iteration.schedule_us;
+    stats_.model_us += record_.iteration.model_us;
+    stats_.sample_us += record_.iteration.sample_us;
     UpdateGaugesLocked();
-    iteration_.step = stats_.steps;
-    iteration_.waiting = stats_.waiting;
+    record_.iteration.step = stats_.steps;
+    record_.iteration.waiting = stats_.waiting;
   }
-  iteration_.start_us -= created_us_;
-  if (log_.enabled()) log_.Add(&iteration_);
+  record_.iteration.start_us -= created_us_;
+  if (log_.enabled()) log_.Add(&record_.iteration);
 }
 
 void EngineLoop::Retire() noexcept {

@@ -15,6 +15,7 @@
 #include "executor/border_calls.h"
 #include "executor/iteration_log.h"
 #include "executor/request_queue.h"
+#include "executor/step_record.h"
 #include "executor/step_runner.h"
 #include "slipstream/stats.h"
 
@@ -92,7 +93,6 @@ class EngineLoop {
   void Admit(Admission admission);
   /// Puts what was preempted back into the queue.
   void Requeue() noexcept;
-  void DescribeStep(const std::vector<StepEntry>& entries);
   void CountStep(int64_t generated, bool computed);
   /// Frees what finished requests hold; their ends wait in untold_.
   void Retire() noexcept;
@@ -117,9 +117,7 @@ class EngineLoop {
   Requests ended_;                  // finished, but they still hold what they held
   Requests untold_;                 // they hold nothing any more, and their end is to be told
   bool news_ = false;               // running requests may have news
-  Iteration iteration_;             // the step in work
-  int64_t known_tokens_ = 0;        // of its requests, before it
-  int64_t recomputed_ = 0;          // of its rows
+  StepRecord record_;               // of the step in work
   int64_t logged_preemptions_ = 0;  // those that the steps before it tell of
   int64_t deliver_us_ = 0;
 

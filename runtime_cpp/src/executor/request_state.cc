@@ -83,6 +83,14 @@ void RequestState::End(FinishReason reason) {
   has_news_ = true;
 }
 
+void RequestState::Fail(const Status& status) noexcept {
+  try {
+    Finish(FinishReason::kError, Status(status));
+  } catch (const std::bad_alloc&) {
+    Finish(FinishReason::kError, core::ResourceExhausted("Out of memory."));
+  }
+}
+
 void RequestState::Finish(FinishReason reason, Status status) noexcept {
   if (finished()) return;
   news_.status = std::move(status);

@@ -102,6 +102,8 @@ class RequestState {
   /// Ends it for a reason from outside; the text held back so far is told, or the reason becomes
   /// kError where memory runs out. No effect once finished.
   void Finish(FinishReason reason, Status status = Status::Ok()) noexcept;
+  /// The same with kError and a copy of `status`, or a word on memory where that runs out.
+  void Fail(const Status& status) noexcept;
   bool finished() const { return news_.finished(); }
   bool failed() const { return news_.finish_reason == FinishReason::kError; }
   FinishReason finish_reason() const { return news_.finish_reason; }

@@ -69,7 +69,7 @@ Status StepRunner::CopyBlocks(Batcher* batcher) {
   }
   if (status.ok()) return status;
   batcher->kv().Reset();
-  for (const auto& request : batcher->running()) request->Finish(FinishReason::kError, status);
+  for (const auto& request : batcher->running()) request->Fail(status);
   return status;
 }
 
