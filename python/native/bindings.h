@@ -38,6 +38,23 @@ T Unwrap(Result<T> result) {
   return *std::move(result);
 }
 
+/// `repr(value)` cut to 40 characters, for messages; of whatever class, it raises nothing.
+inline std::string Shown(py::handle value) {
+  return py::cast<std::string>(py::module_::import("slipstream._shown").attr("shown")(value));
+}
+
+/// An argument in its C++ form, or an InvalidArgumentError that names it: pybind11's own TypeError
+/// lists signatures and the whole value instead.
+template <class T>
+T ArgumentAs(const char* name, py::handle value, const char* form) {
+  try {
+    return py::cast<T>(value);
+  } catch (const py::cast_error&) {
+    throw StatusError({StatusCode::kInvalidArgument,
+                       std::string(name) + " is " + Shown(value) + "; it must be " + form + "."});
+  }
+}
+
 /// Deleter for objects that own threads. A forked child has none of its parent's threads, so
 /// joining them there would wait forever: the child leaks such an object instead.
 template <class T>

@@ -95,23 +95,34 @@ RequestId Submit(const PyExecutor& self, const Request& request,
   return id;
 }
 
-Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeout_s) {
-  Executor& executor = self.get();
-  ReleaseGil release;
+/// Calls `wait(slice)` until it returns true, or `timeout_s` has passed, and looks for Ctrl-C in
+/// between; whether it returned true. Called without the GIL.
+template <class Wait>
+bool WaitInSlices(std::optional<double> timeout_s, const Wait& wait) {
   const auto start = Clock::now();
   for (;;) {
-    milliseconds wait = kSignalPeriod;
+    milliseconds slice = kSignalPeriod;
     bool last = false;
     if (timeout_s) {
       const double left = *timeout_s - std::chrono::duration<double>(Clock::now() - start).count();
       last = !(left > 0.1);
-      if (last) wait = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
+      if (last) slice = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
     }
-    Response response = Unwrap(executor.Next(id, wait));
-    if (last || response.finished() || !response.token_ids.empty() || !response.text.empty())
-      return response;
+    if (wait(slice)) return true;
+    if (last) return false;
     CheckSignals();
   }
+}
+
+Response Next(const PyExecutor& self, RequestId id, std::optional<double> timeout_s) {
+  Executor& executor = self.get();
+  ReleaseGil release;
+  Response response;
+  WaitInSlices(timeout_s, [&](milliseconds slice) {
+    response = Unwrap(executor.Next(id, slice));
+    return response.finished() || !response.token_ids.empty() || !response.text.empty();
+  });
+  return response;
 }
 
 std::vector<std::vector<Response>> Collect(const PyExecutor& self,
@@ -172,19 +183,7 @@ void Resume(const PyExecutor& self) {
 bool Drain(const PyExecutor& self, std::optional<double> timeout_s) {
   Executor& executor = self.get();
   ReleaseGil release;
-  const auto start = Clock::now();
-  for (;;) {
-    milliseconds wait = kSignalPeriod;
-    bool last = false;
-    if (timeout_s) {
-      const double left = *timeout_s - std::chrono::duration<double>(Clock::now() - start).count();
-      last = !(left > 0.1);
-      if (last) wait = milliseconds(left > 0 ? static_cast<int64_t>(left * 1000 + 0.999) : 0);
-    }
-    if (executor.Drain(wait)) return true;
-    if (last) return false;
-    CheckSignals();
-  }
+  return WaitInSlices(timeout_s, [&](milliseconds slice) { return executor.Drain(slice); });
 }
 
 py::bytes ExportKv(const PyExecutor& self, const std::vector<TokenId>& token_ids,

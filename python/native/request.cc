@@ -54,8 +54,7 @@ SamplingParams MakeSamplingParams(const py::kwargs& values) {
     try {
       params.*field = py::cast<Value>(values[name]);
     } catch (const py::cast_error&) {
-      throw py::type_error(std::string("SamplingParams: ") + name + " is " +
-                           py::cast<std::string>(py::repr(values[name])[py::slice(0, 40, 1)]) +
+      throw py::type_error(std::string("SamplingParams: ") + name + " is " + Shown(values[name]) +
                            ", which does not have its type.");
     }
     ++used;

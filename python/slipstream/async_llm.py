@@ -105,12 +105,12 @@ class AsyncLLM:
         """The latest `iteration_history` steps, oldest first: their requests and times."""
         return self._session.executor.iterations(after_step)
 
-    def pause(self) -> None:
-        """No step begins until `resume`; requests keep their place and their cached tokens."""
-        self._session.executor.pause()
+    async def pause(self) -> None:
+        """As `LLM.pause`: returns when the step in flight has ended, which may take its time."""
+        await asyncio.to_thread(self._session.executor.pause)
 
     def resume(self) -> None:
-        """Goes on after `pause`."""
+        """Goes on after `pause`. Returns at once."""
         self._session.executor.resume()
 
     async def generate(
@@ -213,10 +213,15 @@ class AsyncLLM:
             with contextlib.suppress(RuntimeError):
                 loop.call_soon_threadsafe(news.put_nowait, response)
 
-        request_id, request = self._start(prompt, params, request_id, on_response)
-        total = self._session.accumulate(request_id, prompt, params)
+        if request_id is None:
+            request_id = f"request-{next(self._numbers)}"
+        else:
+            _check_request_id(request_id)
+        submitted: list[int] = []
         finished = False
         try:
+            self._start(prompt, params, request_id, on_response, submitted)
+            total = self._session.accumulate(request_id, prompt, params)
             while not finished:
                 responses = [await news.get()]
                 while not news.empty():
@@ -224,32 +229,34 @@ class AsyncLLM:
                 finished = responses[-1].last
                 yield total.add(*responses)
         finally:
-            with self._lock:
-                del self._running[request_id]
-            if not finished:
-                self._session.cancel(request)
+            # By number: under the same name another request may run, which refused this one.
+            for request in submitted:
+                with self._lock:
+                    if self._running.get(request_id) == request:
+                        del self._running[request_id]
+                if not finished:
+                    self._session.cancel(request)
 
     def _start(
         self,
         prompt: PreparedPrompt,
         params: SamplingParams,
-        request_id: str | None,
+        request_id: str,
         on_response: Callable[[_native.Response], None],
-    ) -> tuple[str, int]:
-        """Submits under a name that no other running request has."""
-        if request_id is not None:
-            _check_request_id(request_id)
+        submitted: list[int],
+    ) -> None:
+        """Submits under a name that no other running request has.
+
+        The request's number is appended to `submitted`, which holds it even where Ctrl-C comes
+        between the submission and the return.
+        """
         with self._lock:
-            if request_id is None:
-                request_id = f"request-{next(self._numbers)}"
             if request_id in self._running:
                 raise InvalidArgumentError(
                     f"request_id {shown(request_id)} is already running; give each request its own "
                     "id."
                 )
-            request = self._session.submit(prompt, params, on_response)
-            self._running[request_id] = request
-        return request_id, request
+            self._running[request_id] = self._session.submit(prompt, params, on_response, submitted)
 
 
 def _check_request_id(request_id: object) -> None:

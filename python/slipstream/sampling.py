@@ -309,6 +309,8 @@ def _ids(tokens: Sequence[int]) -> list[int]:
 
 
 def _check_int(name: str, value: object, low: int, high: int) -> None:
+    if type(value) is int and low <= value <= high:
+        return
     if not isinstance(value, bool):
         try:
             number = operator.index(value)  # type: ignore[arg-type]
@@ -332,6 +334,8 @@ def _check_list(name: str, value: object, form: str) -> None:
 
 
 def _check_float(name: str, value: object) -> None:
+    if type(value) is float and math.isfinite(value):
+        return
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         raise InvalidArgumentError(f"{name} is {shown(value)}; it must be a number.")
     try:

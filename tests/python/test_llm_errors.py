@@ -157,3 +157,28 @@ def test_no_value_floods_a_message(idle: LLM) -> None:
         with pytest.raises(SlipstreamError) as caught:
             call()
         assert len(str(caught.value)) < 600, str(caught.value)[:2000]
+
+
+def test_the_tokenizer_names_an_argument_of_a_wrong_type(idle: LLM) -> None:
+    tokenizer = idle.tokenizer
+    text = "a str of valid Unicode, or bytes that hold UTF-8"
+    ids = "a list of integers of 32 bits"
+    calls: list[tuple[Callable[[Any], object], Any, str]] = [
+        (tokenizer.encode, None, f"text is None; it must be {text}."),
+        (tokenizer.encode, "\ud800", f"text is '\\ud800'; it must be {text}."),
+        (tokenizer.encode, [1] * 100, f"text is {str([1] * 100)[:40]}...; it must be {text}."),
+        (tokenizer.decode, "ab", f"ids is 'ab'; it must be {ids}."),
+        (
+            tokenizer.decode,
+            [2**31],
+            "ids is [2147483648]; it must be a list of integers of 32 bits.",
+        ),
+        (tokenizer.id_to_token, "x", "id is 'x'; it must be an integer of 32 bits."),
+        (tokenizer.is_special, None, "id is None; it must be an integer of 32 bits."),
+        (tokenizer.token_to_id, 3, f"token is 3; it must be {text}."),
+    ]
+    for call, value, message in calls:
+        with pytest.raises(InvalidArgumentError) as raised:
+            call(value)
+        assert str(raised.value) == message
+    assert tokenizer.encode(b"the rain") == tokenizer.encode("the rain")

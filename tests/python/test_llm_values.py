@@ -269,3 +269,19 @@ def test_importing_the_faces_needs_neither_numpy_nor_the_builder() -> None:
         "assert not bad, bad"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_a_refused_native_value_is_cut_between_characters() -> None:
+    with pytest.raises(TypeError) as raised:
+        _native.SamplingParams(top_k="\u00e4\U0001f600" * 100)  # type: ignore[arg-type]
+    shown = repr("\u00e4\U0001f600" * 100)[:40]
+    assert str(raised.value) == (
+        f"SamplingParams: top_k is {shown}..., which does not have its type."
+    )
+
+    class Unshown:
+        def __repr__(self) -> str:
+            raise RuntimeError("no")
+
+    with pytest.raises(TypeError, match="top_k is a Unshown, which does not have its type"):
+        _native.SamplingParams(top_k=Unshown())  # type: ignore[arg-type]

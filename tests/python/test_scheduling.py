@@ -14,6 +14,7 @@ import pytest
 from llm_fixtures import assert_idle, build_tiny_engine, facts
 
 from slipstream import LLM, AsyncLLM, SamplingParams, Scheduling
+from slipstream._replacing import replacing
 from slipstream.errors import InvalidArgumentError, UnavailableError
 from slipstream.trace import chrome_trace
 
@@ -70,7 +71,7 @@ def test_higher_priorities_are_served_first(engine_path: str) -> None:
                 pass
             ended.append(priority)
 
-        llm.pause()
+        await llm.pause()
         tasks = [asyncio.create_task(one(priority)) for priority in (0, -2, 5, 3)]
         while llm.stats().waiting < 4:
             await asyncio.sleep(0.001)
@@ -209,3 +210,93 @@ def test_run_writes_a_trace(engine_path: str, tmp_path: Path) -> None:
         [*command, str(tmp_path / "none" / "t.json")], capture_output=True, text=True, check=False
     )
     assert bad.returncode == 1 and "none" in bad.stderr and bad.stdout == ""
+
+    # A run that fails leaves the trace of the one before, and nothing beside it.
+    before = path.read_bytes()
+    bad = subprocess.run(
+        [*command, str(path), "--top-p", "7"], capture_output=True, text=True, check=False
+    )
+    assert bad.returncode == 2, bad.stderr
+    command[command.index("the")] = "the " * 20_000  # refused when the file is already open
+    bad = subprocess.run([*command, str(path)], capture_output=True, text=True, check=False)
+    assert bad.returncode != 0
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_file_is_replaced_when_the_new_one_is_whole(tmp_path: Path) -> None:
+    path, link = tmp_path / "out.json", tmp_path / "link.json"
+    path.write_text("old")
+    path.chmod(0o640)
+    link.symlink_to(path)
+    with pytest.raises(KeyboardInterrupt), replacing(str(link)) as file:
+        file.write("half")
+        raise KeyboardInterrupt
+    assert path.read_text() == "old"
+    with replacing(str(link)) as file:
+        file.write("new")
+        file.flush()
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and link.is_symlink()
+    assert path.stat().st_mode & 0o777 == 0o640
+    assert sorted(tmp_path.iterdir()) == [link, path]
+    with replacing("/dev/null") as file:
+        file.write("gone")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_pausing_does_not_hold_up_the_event_loop(
+    engine_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    entered, leave = threading.Event(), threading.Event()
+
+    class SlowPause:
+        def pause(self) -> None:
+            entered.set()
+            assert leave.wait(30)
+
+    async def main() -> None:
+        llm = AsyncLLM(engine_path, threads=1, kv_memory="16M")
+        executor = llm._session.executor
+        monkeypatch.setattr(llm._session, "executor", SlowPause())
+        task = asyncio.create_task(llm.pause())
+        while not entered.is_set():
+            await asyncio.sleep(0.001)  # would never come back if pause blocked the loop
+        assert not task.done()
+        leave.set()
+        await task
+        monkeypatch.setattr(llm._session, "executor", executor)
+        llm.shutdown()
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_an_interrupt_inside_submit_loses_no_request(
+    engine_path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        llm = AsyncLLM(engine_path, threads=1, kv_memory="16M")
+        submit = llm._session.submit
+
+        def interrupted(*args: Any) -> int:
+            submit(*args)
+            raise KeyboardInterrupt
+
+        params = SamplingParams(max_tokens=60, ignore_eos=True)
+        await llm.pause()
+        with monkeypatch.context() as patch:
+            patch.setattr(llm._session, "submit", interrupted)
+            generator = llm.generate([5, 6], params, "a")
+            try:
+                await anext(generator)
+            except KeyboardInterrupt:
+                pass
+            else:
+                pytest.fail("the interrupt was lost")
+        llm.resume()
+        assert await llm.drain(30)
+        stats = llm.stats()
+        assert stats.requests_submitted == 1 and stats.generated_tokens == 0
+        llm.shutdown()
+
+    asyncio.run(main())

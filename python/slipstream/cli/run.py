@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from slipstream._replacing import replacing
 from slipstream.cli.meter import Meter
 from slipstream.cli.options import (
     add_model_options,
@@ -39,7 +40,7 @@ def main(argv: Sequence[str]) -> int:
             return _run(args, llm, prompt)
     # Opened first: a path that cannot be written must not cost an answer.
     with (
-        open(args.trace, "w", encoding="utf-8") as file,
+        replacing(args.trace) as file,
         load(args, iteration_history=_TRACED_STEPS) as llm,
     ):
         code = _run(args, llm, prompt)
