@@ -49,12 +49,13 @@ SamplingParams MakeSamplingParams(const py::kwargs& values) {
   SamplingParams params;
   size_t used = 0;
   ForEachField([&](const char* name, auto field) {
-    if (!values.contains(name)) return;
+    const py::handle value = PyDict_GetItemString(values.ptr(), name);  // borrowed
+    if (!value) return;
     using Value = std::remove_reference_t<decltype(params.*field)>;
     try {
-      params.*field = py::cast<Value>(values[name]);
+      params.*field = py::cast<Value>(value);
     } catch (const py::cast_error&) {
-      throw py::type_error(std::string("SamplingParams: ") + name + " is " + Shown(values[name]) +
+      throw py::type_error(std::string("SamplingParams: ") + name + " is " + Shown(value) +
                            ", which does not have its type.");
     }
     ++used;
