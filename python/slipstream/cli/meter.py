@@ -21,7 +21,7 @@ class Meter:
     def see(self, output: RequestOutput) -> None:
         """Notes the state of the answer at this moment."""
         self._prompt = len(output.prompt_token_ids)
-        tokens = len(output.outputs[0].token_ids)
+        tokens = sum(len(completion.token_ids) for completion in output.outputs)
         if tokens == self._tokens:
             return
         self._last = time.perf_counter()

@@ -11,7 +11,22 @@ if TYPE_CHECKING:
     from slipstream.llm import LLM
     from slipstream.sampling import SamplingParams
 
-_SAMPLING = ("temperature", "top_k", "top_p", "min_p", "seed")
+# Settings that mean something only where tokens are drawn.
+_DRAWING = ("temperature", "top_k", "top_p", "min_p", "typical_p", "seed")
+_SAMPLING = (
+    "max_tokens",
+    "min_tokens",
+    *_DRAWING,
+    "repetition_penalty",
+    "presence_penalty",
+    "frequency_penalty",
+    "no_repeat_ngram_size",
+    "bad_words",
+    "ignore_eos",
+    "n",
+    "best_of",
+    "stop",
+)
 
 
 def add_model_options(parser: argparse.ArgumentParser) -> None:
@@ -45,7 +60,7 @@ def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> No
     group = parser.add_argument_group(
         "sampling",
         "Without these, the model's own generation_config.json decides; greedy if it asks for "
-        "nothing. --top-k, --top-p, --min-p and --seed alone imply a temperature of 1.",
+        "nothing. --top-k, --top-p, --min-p, --typical-p, --seed alone imply a temperature of 1.",
     )
     group.add_argument(
         "--max-tokens",
@@ -54,15 +69,72 @@ def add_sampling_options(parser: argparse.ArgumentParser, max_tokens: int) -> No
         metavar="N",
         help=f"tokens to generate at most (default: {max_tokens})",
     )
+    group.add_argument(
+        "--min-tokens", type=int, metavar="N", help="do not end before so many tokens"
+    )
     group.add_argument("--temperature", type=float, metavar="T", help="0 is greedy")
     group.add_argument("--top-k", type=int, metavar="K", help="keep the K likeliest tokens; 0: all")
     group.add_argument("--top-p", type=float, metavar="P", help="keep tokens that sum to P")
     group.add_argument(
         "--min-p", type=float, metavar="P", help="drop tokens below P x the likeliest"
     )
+    group.add_argument(
+        "--typical-p",
+        type=float,
+        metavar="P",
+        help="keep the tokens closest to the expected information, that sum to P",
+    )
     group.add_argument("--seed", type=int, metavar="N", help="default: a fresh one")
     group.add_argument(
+        "--repetition-penalty",
+        type=float,
+        metavar="X",
+        help="divides positive logits of tokens of prompt and answer; 1 changes nothing",
+    )
+    group.add_argument(
+        "--presence-penalty",
+        type=float,
+        metavar="X",
+        help="subtracted from the logit of every generated token",
+    )
+    group.add_argument(
+        "--frequency-penalty",
+        type=float,
+        metavar="X",
+        help="the same, times how often it was generated",
+    )
+    group.add_argument(
+        "--no-repeat-ngram-size",
+        type=int,
+        metavar="N",
+        help="let no N tokens in a row occur twice; 0 allows all",
+    )
+    group.add_argument(
+        "--bad-word",
+        dest="bad_words",
+        action="append",
+        metavar="TEXT",
+        help="do not generate this text; may be repeated",
+    )
+    group.add_argument(
+        "--ignore-eos",
+        action="store_true",
+        default=None,
+        help="go on after the model's own end",
+    )
+    group.add_argument(
         "--stop", action="append", metavar="TEXT", help="end before this text; may be repeated"
+    )
+
+
+def add_answers_options(parser: argparse.ArgumentParser) -> None:
+    group = parser.add_argument_group("answers", "More than one implies a temperature of 1.")
+    group.add_argument("--n", type=int, metavar="N", help="answers to give (default: 1)")
+    group.add_argument(
+        "--best-of",
+        type=int,
+        metavar="N",
+        help="answers to generate, of which the likeliest are given, best first",
     )
 
 
@@ -79,8 +151,11 @@ def sampling_params(args: argparse.Namespace, llm: LLM, **more: Any) -> Sampling
     given = _given(args)
     defaults = llm.default_sampling_params()
     greedy = defaults.temperature == 0 and "temperature" not in given
-    if greedy and any(name in given for name in _SAMPLING):
+    several = max(given.get("n", 1), given.get("best_of", 1)) > 1
+    if greedy and (several or any(name in given for name in _DRAWING)):
         given["temperature"] = 1.0
+    if "bad_words" in given:
+        given["bad_words"] = [*(defaults.bad_words or ()), *given["bad_words"]]
     return dataclasses.replace(defaults, **given, **more)
 
 
@@ -112,5 +187,6 @@ def load(args: argparse.Namespace, **more: Any) -> LLM:
 
 
 def _given(args: argparse.Namespace) -> dict[str, Any]:
-    names = ("max_tokens", *_SAMPLING, "stop")
-    return {name: getattr(args, name) for name in names if getattr(args, name) is not None}
+    # `chat` has no n and best_of.
+    values = {name: getattr(args, name, None) for name in _SAMPLING}
+    return {name: value for name, value in values.items() if value is not None}

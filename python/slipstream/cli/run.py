@@ -1,4 +1,4 @@
-"""`slipstream run`: one prompt, one answer, streamed to stdout; the speed goes to stderr."""
+"""`slipstream run`: one prompt, its answer streamed to stdout; the speed goes to stderr."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from slipstream._replacing import replacing
 from slipstream.cli.meter import Meter
 from slipstream.cli.options import (
+    add_answers_options,
     add_model_options,
     add_sampling_options,
     check_sampling,
@@ -52,7 +53,9 @@ def _run(args: argparse.Namespace, llm: LLM, prompt: str) -> int:
     params = sampling_params(args, llm, logprobs=0 if args.logprobs else None)
     meter = Meter()
     answer = _answer(args, llm, prompt, params)
-    return _print_json(answer, meter) if args.json else _print_stream(answer, meter)
+    if args.json:
+        return _print_json(answer, meter)
+    return _print_stream(answer, meter) if params.n == 1 else _print_all(answer, meter)
 
 
 def make_parser() -> argparse.ArgumentParser:
@@ -83,6 +86,7 @@ def make_parser() -> argparse.ArgumentParser:
         help="write a Chrome trace of the request's life: queued, prefill, decode, step by step",
     )
     add_sampling_options(parser, max_tokens=512)
+    add_answers_options(parser)
     return parser
 
 
@@ -120,6 +124,20 @@ def _print_stream(answer: Iterator[RequestOutput], meter: Meter) -> int:
         printed = len(text)
     sys.stdout.write("\n")
     sys.stdout.flush()
+    print(f"[{meter.summary()}]", file=sys.stderr)
+    return 0
+
+
+def _print_all(answer: Iterator[RequestOutput], meter: Meter) -> int:
+    """Several answers grow at once, so that they are printed at the end, one after another."""
+    final: RequestOutput | None = None
+    for output in answer:
+        meter.see(output)
+        final = output
+    assert final is not None
+    for completion in final.outputs:
+        print(f"[answer {completion.index + 1} of {len(final.outputs)}]")
+        print(completion.text, flush=True)
     print(f"[{meter.summary()}]", file=sys.stderr)
     return 0
 
