@@ -34,6 +34,12 @@ std::string Describe(const py::error_already_set& error) {
 
 // Copies what a processor returned over the row.
 void TakeRow(const py::object& returned, std::span<float> logits) {
+  // A conversion to floats would drop the imaginary part with no more than a warning.
+  const py::array given = py::array::ensure(returned);
+  if (!given) PyErr_Clear();
+  if (given && given.dtype().kind() == 'c') {
+    throw std::runtime_error("it returned complex numbers; return real ones, such as .real");
+  }
   const auto row = py::array_t<float, py::array::c_style | py::array::forcecast>::ensure(returned);
   if (!row) {
     PyErr_Clear();

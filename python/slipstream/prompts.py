@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias, TypedDict, cast
 
+from slipstream._sequences import listed
 from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError
 from slipstream.sampling import check_text
@@ -42,8 +43,8 @@ def split(prompts: Prompts) -> tuple[list[Prompt], bool]:
     """The prompts as a list, and whether it was one prompt rather than a list of prompts."""
     if isinstance(prompts, (str, bytes, bytearray, Mapping)) or not isinstance(prompts, Iterable):
         return [cast("Prompt", prompts)], True
-    items = list(prompts)
-    if items and hasattr(items[0], "__index__"):
+    items = listed("prompts", prompts)
+    if items and _is_id(items[0]):
         return [cast("list[int]", items)], True
     return cast("list[Prompt]", items), False
 
@@ -70,6 +71,15 @@ def normalize(prompt: Prompt) -> TokenPrompt:
     )
 
 
+def _is_id(item: object) -> bool:
+    """Whether it is one number. An array has __index__ too, but it also has a length."""
+    try:
+        len(item)  # type: ignore[arg-type]
+    except Exception:  # of the item's own class, too
+        return hasattr(item, "__index__")
+    return False
+
+
 def _text(text: str) -> TokenPrompt:
     if not text:
         raise InvalidArgumentError("The prompt is empty; give at least one character.")
@@ -83,10 +93,10 @@ def _ids(ids: Iterable[int]) -> TokenPrompt:
             f"prompt_token_ids is {shown(ids)}; it must be a list of integers."
         )
     numbers = []
-    for position, token in enumerate(ids):
+    for position, token in enumerate(listed("prompt_token_ids", ids)):
         try:
             numbers.append(operator.index(token))
-        except TypeError:
+        except Exception:  # of the item's own class, too
             raise InvalidArgumentError(
                 f"prompt_token_ids[{position}] is {shown(token)}; it must be an integer."
             ) from None

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from slipstream._sequences import as_list
 from slipstream._shown import shown
 from slipstream.errors import InvalidArgumentError
 
@@ -20,6 +22,9 @@ __all__ = ["LogitsProcessor", "SamplingParams"]
 
 _INT32_MAX = 2**31 - 1
 _MAX_LOGPROBS = 256  # kMaxLogprobs of slipstream/sampling.h
+_FINITE = sys.float_info.max
+_IDS = "a list of int"
+_WORDS = "a list of str or of lists of int"
 
 # (token ids of prompt and answer, float32 logits) -> None after a change in place, or a new row.
 LogitsProcessor: TypeAlias = Callable[[list[int], Any], Any]
@@ -145,7 +150,6 @@ class SamplingParams:
                 raise InvalidArgumentError(
                     f"best_of is {shown(self.best_of)}; it must be at least n, {self.n}, or None."
                 )
-        _check_list("stop", self.stop, "a str or a list of str")
         for text in self.stop_strings():
             if not isinstance(text, str):
                 raise InvalidArgumentError(
@@ -155,8 +159,7 @@ class SamplingParams:
             if not text:
                 raise InvalidArgumentError("stop holds an empty string; remove it.")
             check_text("stop", text)
-        _check_list("stop_token_ids", self.stop_token_ids, "a list of int")
-        for token in self.stop_token_ids or ():
+        for token in self.stop_ids():
             _check_int("stop_token_ids", token, 0, _INT32_MAX)
         for name in (
             "include_stop_str_in_output",
@@ -194,31 +197,31 @@ class SamplingParams:
                 f"logit_bias is {shown(self.logit_bias)}; it must be a dict of token id to number, "
                 "or None."
             )
-        for token, bias in (self.logit_bias or {}).items():
+        for token, bias in self._biases():
             _check_int("logit_bias id", token, 0, _INT32_MAX)
-            _check_float(f"logit_bias of id {shown(token)}", bias)
-        _check_list("allowed_token_ids", self.allowed_token_ids, "a list of int")
-        if self.allowed_token_ids is not None and not len(self.allowed_token_ids):
+            # The name is made only for an error: there may be one for each token of a vocabulary.
+            if type(bias) not in (int, float) or not -_FINITE <= bias <= _FINITE:
+                _check_float(f"logit_bias of id {shown(token)}", bias)
+        allowed = as_list("allowed_token_ids", self.allowed_token_ids, _IDS)
+        if self.allowed_token_ids is not None and not allowed:
             raise InvalidArgumentError(
                 "allowed_token_ids is empty, so that nothing could be generated; use None to "
                 "allow all."
             )
-        for token in self.allowed_token_ids or ():
+        for token in allowed:
             _check_int("allowed_token_ids", token, 0, _INT32_MAX)
         if isinstance(self.bad_words, str):
             raise InvalidArgumentError("bad_words is a str; put it into a list.")
-        _check_list("bad_words", self.bad_words, "a list of str or of lists of int")
-        for word in self.bad_words or ():
-            _check_list("bad_words", word, "a list of str or of lists of int")
-            if word is None or not len(word):
+        for word in as_list("bad_words", self.bad_words, _WORDS):
+            items = word if isinstance(word, str) else as_list("bad_words", word, _WORDS)
+            if not items:
                 raise InvalidArgumentError("bad_words holds an empty entry; remove it.")
-            if isinstance(word, str):
-                check_text("bad_words", word)
+            if isinstance(items, str):
+                check_text("bad_words", items)
             else:
-                for token in word:
+                for token in items:
                     _check_int("bad_words id", token, 0, _INT32_MAX)
-        _check_list("logits_processors", self.logits_processors, "a list of callables")
-        for processor in self.logits_processors or ():
+        for processor in self.processors():
             if not callable(processor):
                 raise InvalidArgumentError(
                     f"logits_processors holds {shown(processor)}; each must be callable."
@@ -226,16 +229,35 @@ class SamplingParams:
 
     def stop_strings(self) -> list[str]:
         """The stop strings as a list, whichever way they were given."""
-        if self.stop is None:
+        if isinstance(self.stop, str):
+            return [self.stop]
+        return as_list("stop", self.stop, "a str or a list of str")
+
+    def stop_ids(self) -> list[int]:
+        """The stop token ids as a list, whichever sequence they were given in."""
+        return as_list("stop_token_ids", self.stop_token_ids, _IDS)
+
+    def processors(self) -> list[LogitsProcessor]:
+        """The logits processors as a list, whichever sequence they were given in."""
+        return as_list("logits_processors", self.logits_processors, "a list of callables")
+
+    def _biases(self) -> list[tuple[Any, Any]]:
+        if self.logit_bias is None:
             return []
-        return [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        try:
+            return [(token, bias) for token, bias in self.logit_bias.items()]
+        except Exception as error:
+            raise InvalidArgumentError(
+                f"logit_bias is {shown(self.logit_bias)}, whose items cannot be read "
+                f"({type(error).__name__}); it must be a dict of token id to number, or None."
+            ) from error
 
     def to_native(self) -> _native.SamplingParams:
         """The C++ form of the validated values."""
         from slipstream import _native
 
         self.validate()
-        words = list(self.bad_words or ())
+        words = as_list("bad_words", self.bad_words, _WORDS)
         return _native.SamplingParams(
             max_tokens=operator.index(self.max_tokens),
             min_tokens=operator.index(self.min_tokens),
@@ -248,18 +270,15 @@ class SamplingParams:
             presence_penalty=float(self.presence_penalty),
             frequency_penalty=float(self.frequency_penalty),
             no_repeat_ngram_size=operator.index(self.no_repeat_ngram_size),
-            logit_bias={
-                operator.index(token): float(bias)
-                for token, bias in (self.logit_bias or {}).items()
-            },
-            allowed_token_ids=_ids(self.allowed_token_ids or ()),
+            logit_bias={operator.index(token): float(bias) for token, bias in self._biases()},
+            allowed_token_ids=_ids(as_list("allowed_token_ids", self.allowed_token_ids, _IDS)),
             bad_words=[word for word in words if isinstance(word, str)],
             bad_words_ids=[_ids(word) for word in words if not isinstance(word, str)],
             seed=None if self.seed is None else operator.index(self.seed),
             n=operator.index(self.n),
             best_of=None if self.best_of is None else operator.index(self.best_of),
             stop=self.stop_strings(),
-            stop_token_ids=_ids(self.stop_token_ids or ()),
+            stop_token_ids=_ids(self.stop_ids()),
             include_stop_str_in_output=self.include_stop_str_in_output,
             ignore_eos=self.ignore_eos,
             skip_special_tokens=self.skip_special_tokens,
@@ -314,7 +333,7 @@ def _check_int(name: str, value: object, low: int, high: int) -> None:
     if not isinstance(value, bool):
         try:
             number = operator.index(value)  # type: ignore[arg-type]
-        except TypeError:
+        except Exception:  # of the value's own class
             pass
         else:
             if low <= number <= high:
@@ -327,12 +346,6 @@ def _check_int(name: str, value: object, low: int, high: int) -> None:
     raise InvalidArgumentError(f"{name} is {shown(value)}; it must be an integer.")
 
 
-def _check_list(name: str, value: object, form: str) -> None:
-    # A Sequence, not an iterator: the fields are read more than once.
-    if value is not None and not (hasattr(value, "__len__") and hasattr(value, "__getitem__")):
-        raise InvalidArgumentError(f"{name} is {shown(value)}; it must be {form}, or None.")
-
-
 def _check_float(name: str, value: object) -> None:
     if type(value) is float and math.isfinite(value):
         return
@@ -340,7 +353,7 @@ def _check_float(name: str, value: object) -> None:
         raise InvalidArgumentError(f"{name} is {shown(value)}; it must be a number.")
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except Exception:  # of the value's own class, or too large
         raise InvalidArgumentError(
             f"{name} is {shown(value)}; it must be a finite number."
         ) from None

@@ -224,9 +224,7 @@ class Session:
         request = _native.Request(
             prompt_token_ids=prompt.token_ids,
             sampling=params.to_native(),
-            logits_processors=[
-                prompt.watch(processor) for processor in params.logits_processors or ()
-            ],
+            logits_processors=[prompt.watch(processor) for processor in params.processors()],
             **prompt.scheduling.to_native(),
         )
         return self.executor.submit(request, callback, submitted)
@@ -251,7 +249,7 @@ class Session:
 
     def is_model_eos(self, token: int, params: SamplingParams) -> bool:
         """Whether an id is the model's own end rather than one that the caller asked for."""
-        return token in self._eos_token_ids and token not in (params.stop_token_ids or ())
+        return token in self._eos_token_ids and token not in params.stop_ids()
 
 
 @dataclass(slots=True)

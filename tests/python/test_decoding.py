@@ -357,6 +357,8 @@ def test_what_a_processor_raises_reaches_the_caller(llm: LLM) -> None:
     [
         (lambda ids, row: row[:-1], r"array of shape \(264,\); expected \(265,\)"),
         (lambda ids, row: "x", "returned a str"),
+        (lambda ids, row: row + 1j, "returned complex numbers; return real ones"),
+        (lambda ids, row: [1j] * 265, "returned complex numbers"),
         (lambda ids: None, "TypeError"),
         (lambda ids, row: row.fill(np.nan), "left NaN at id 0"),
         (lambda ids, row: row.fill(-np.inf), "exclude every token at position 1"),
