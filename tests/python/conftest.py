@@ -15,9 +15,8 @@ from slipstream import cache_dir
 from slipstream.errors import IoError
 from slipstream.fetch import fetch
 
-
-# A shell that starts the tests in the background has Ctrl-C ignored in them, and so in every process
-# that a test starts and interrupts.
+# A shell that starts the tests in the background has Ctrl-C ignored in them, and so in every
+# process that a test starts and interrupts.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
