@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -146,3 +148,20 @@ def test_chat_takes_them_without_several_answers(capsys: pytest.CaptureFixture[s
     with pytest.raises(SystemExit) as exit_code:
         main(("chat", "no.engine", "--n", "2"))
     assert exit_code.value.code == 2 and "unrecognized" in capsys.readouterr().err
+
+
+def test_chat_applies_them(
+    engine_path: str,
+    llm: LLM,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    message = [{"role": "user", "content": PROMPT}]
+    params = SamplingParams(max_tokens=TOKENS, seed=5, no_repeat_ngram_size=1)
+    asked = llm.chat(message, params)[0].outputs[0].text
+    params.no_repeat_ngram_size = 0
+    assert llm.chat(message, params)[0].outputs[0].text != asked
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{PROMPT}\n".encode())))
+    options = ("--max-tokens", str(TOKENS), "--seed", "5", "--no-repeat-ngram-size", "1")
+    assert main(("chat", engine_path, *options)) == 0
+    assert asked.strip() and asked in capsys.readouterr().out
