@@ -20,6 +20,18 @@ constexpr size_t kShortWord = 48;
 // What stands for a space in vocabularies of text.
 constexpr std::string_view kMark = "\xE2\x96\x81";
 
+// Words are a few bytes long: comparing in place is faster than calls of memchr and memcmp.
+bool IsMark(std::string_view word, size_t at) {
+  return word.size() - at >= kMark.size() && word[at] == kMark[0] && word[at + 1] == kMark[1] &&
+         word[at + 2] == kMark[2];
+}
+
+// Where the first mark at or behind `from` starts; the size of the word when there is none.
+size_t FindMark(std::string_view word, size_t from) {
+  while (from < word.size() && !IsMark(word, from)) ++from;
+  return from;
+}
+
 }  // namespace
 
 void MergeTable::Reserve(size_t merges) {
@@ -54,6 +66,7 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions o
       options_(std::move(options)),
       whole_(std::make_unique<std::atomic<uint8_t>[]>(vocabulary.size())) {
   byte_ids_.fill(-1);
+  ascii_ids_.fill(-1);
   if (options_.bytes) {
     for (int byte = 0; byte < 256; ++byte) {
       const char c = static_cast<char>(byte);
@@ -61,6 +74,12 @@ BpeModel::BpeModel(const Vocabulary& vocabulary, MergeTable merges, BpeOptions o
     }
   } else if (options_.byte_fallback) {
     byte_ids_ = vocabulary.ByteTokens();
+  }
+  if (!options_.bytes) {
+    for (int byte = 0; byte < 128; ++byte) {
+      const char c = static_cast<char>(byte);
+      ascii_ids_[byte] = vocabulary.FindBytes(std::string_view(&c, 1));
+    }
   }
   cut_at_marks_ = CanCutAtMarks();
 }
@@ -92,8 +111,8 @@ bool BpeModel::Encode(std::string_view word, std::vector<TokenId>* ids) const {
     // Behind the marks that the part starts with, up to the next ones that can be cut off.
     size_t end = 0;
     do {
-      while (word.substr(end, kMark.size()) == kMark) end += kMark.size();
-      end = std::min(word.find(kMark, end), word.size());
+      while (IsMark(word, end)) end += kMark.size();
+      end = FindMark(word, end);
     } while (end < word.size() && joins_mark_[static_cast<uint8_t>(word[end - 1])]);
     EncodeCached(word.substr(0, end), ids);
     word.remove_prefix(end);
@@ -161,7 +180,10 @@ void BpeModel::CharSymbols(std::string_view word, std::vector<TokenId>* symbols)
       if (has_suffix) affixed += options_.suffix;
       symbol = affixed;
     }
-    if (const TokenId id = vocabulary_.FindBytes(symbol); id >= 0) {
+    const TokenId id = symbol.size() == 1 && static_cast<uint8_t>(symbol[0]) < 128
+                           ? ascii_ids_[static_cast<uint8_t>(symbol[0])]
+                           : vocabulary_.FindBytes(symbol);
+    if (id >= 0) {
       flush();
       symbols->push_back(id);
       continue;

@@ -103,6 +103,7 @@ class BpeModel final : public Model {
   MergeTable merges_;
   BpeOptions options_;
   std::array<TokenId, 256> byte_ids_;   // of the single bytes, or of <0x00> to <0xFF>
+  std::array<TokenId, 128> ascii_ids_;  // of one-byte characters, when symbols are characters
   bool cut_at_marks_ = false;           // words can be cut in front of runs of U+2581,
   std::array<bool, 256> joins_mark_{};  // but not behind these bytes: merges reach over
   std::unique_ptr<std::atomic<uint8_t>[]> whole_;

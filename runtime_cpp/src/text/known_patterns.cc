@@ -299,6 +299,9 @@ class LiteralPattern final : public SplitPattern {
     return FindResult::kMore;
   }
   bool LooksBack() const override { return false; }
+  std::optional<char> OneByte() const override {
+    return literal_.size() == 1 ? std::optional<char>(literal_[0]) : std::nullopt;
+  }
 
  private:
   std::string literal_;

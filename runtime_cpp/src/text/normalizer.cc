@@ -1,5 +1,8 @@
 #include "text/normalizer.h"
 
+#include <algorithm>
+#include <optional>
+
 #include "text/byte_alphabet.h"
 #include "text/unicode.h"
 #include "text/utf8.h"
@@ -73,9 +76,13 @@ std::unique_ptr<NormalizerStage> MakeStage(Function function, Removes removes) {
 class ReplaceStage final : public NormalizerStage {
  public:
   ReplaceStage(std::unique_ptr<SplitPattern> pattern, std::string content)
-      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+      : pattern_(std::move(pattern)), content_(std::move(content)), byte_(pattern_->OneByte()) {}
 
   FindResult Apply(std::string* text) const override {
+    if (byte_) {
+      ReplaceByte(text);
+      return FindResult::kFound;
+    }
     std::string out;
     size_t done = 0;
     bool any = false;
@@ -103,8 +110,25 @@ class ReplaceStage final : public NormalizerStage {
   }
 
  private:
+  // Spaces become marks in every text of many vocabularies: one pass into memory of the right size.
+  void ReplaceByte(std::string* text) const {
+    const auto count = static_cast<size_t>(std::count(text->begin(), text->end(), *byte_));
+    if (count == 0) return;
+    std::string out(text->size() - count + count * content_.size(), '\0');
+    char* to = out.data();
+    for (const char c : *text) {
+      if (c != *byte_) {
+        *to++ = c;
+      } else {
+        for (const char part : content_) *to++ = part;
+      }
+    }
+    *text = std::move(out);
+  }
+
   std::unique_ptr<SplitPattern> pattern_;
   std::string content_;
+  std::optional<char> byte_;  // all that the pattern matches, if it is one byte
 };
 
 void StripSpace(bool left, bool right, std::string* text) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -42,6 +43,8 @@ class SplitPattern {
   }
   /// Whether a match depends on text before `from`.
   virtual bool LooksBack() const { return true; }
+  /// The byte, when the pattern matches just this one wherever it is; else nothing.
+  virtual std::optional<char> OneByte() const { return std::nullopt; }
 };
 
 /// Steps for one pass over a text of `bytes`: far more than real patterns need, and an end for
