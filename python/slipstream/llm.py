@@ -303,10 +303,15 @@ class LLM:
         self, prompt: PreparedPrompt, sampling_params: SamplingParams | None
     ) -> Iterator[RequestOutput]:
         params = self._params_for(sampling_params, 1)[0]
-        request = self._session.submit(prompt, params)
-        answer = self._follow(request, prompt, params)
-        # A generator that was never started runs no `finally` when it is dropped.
-        weakref.finalize(answer, self._session.discard, [request]).atexit = False
+        submitted: list[int] = []
+        try:
+            request = self._session.submit(prompt, params, submitted=submitted)
+            answer = self._follow(request, prompt, params)
+            # A generator that was never started runs no `finally` when it is dropped.
+            weakref.finalize(answer, self._session.discard, [request]).atexit = False
+        except BaseException:  # Ctrl-C in between
+            self._session.discard(submitted)
+            raise
         return answer
 
     def _follow(

@@ -55,8 +55,9 @@ try:
     while True:
         HOW
 except KeyboardInterrupt:
-    print("interrupted", llm.stats().running, llm.stats().waiting)
-    print(len(llm.generate("the", SamplingParams(max_tokens=3))[0].outputs[0].token_ids) > 0)
+    pass  # its traceback holds the frames, and they the stream, until here
+print("interrupted", llm.stats().running, llm.stats().waiting)
+print(len(llm.generate("the", SamplingParams(max_tokens=3))[0].outputs[0].token_ids) > 0)
 """.replace(
         "HOW",
         "llm.generate([[5, 6, 7]] * 2000, long)"
