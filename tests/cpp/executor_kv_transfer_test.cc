@@ -109,6 +109,7 @@ TEST(ExecutorKvTransferTest, RefusesWhatCannotBe) {
   other = fixture;
   other.config.prefix_cache = false;
   EXPECT_EQ(code(other.Make()->ImportKv(image.bytes)), StatusCode::kInvalidArgument);
+  EXPECT_EQ(code(other.Make()->ExportKv(tokens)), StatusCode::kInvalidArgument);
   ExpectIdle(*executor);
 
   executor->Pause();

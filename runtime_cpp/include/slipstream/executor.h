@@ -93,8 +93,8 @@ class SLIPSTREAM_API Executor {
 
   /// The cached KV of the longest prefix of `tokens` that is cached under `cache_salt`, on either
   /// tier: for a file, or for another process. kNotFound when none is, kInvalidArgument without
-  /// tokens or a salt beyond its limit, kResourceExhausted when the KV pool has no room to hold it
-  /// for the copy.
+  /// tokens, with a salt beyond its limit or with ExecutorConfig::prefix_cache off,
+  /// kResourceExhausted when the KV pool has no room to hold it for the copy.
   virtual Result<KvImage> ExportKv(std::span<const TokenId> tokens,
                                    std::string_view cache_salt = {}) = 0;
 

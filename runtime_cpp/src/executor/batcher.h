@@ -22,8 +22,8 @@ struct BatchPolicy {
 
 enum class Admission : uint8_t {
   kIfRoom = 0,  ///< A step is in flight: nobody who runs may be disturbed.
-  kMayPreempt =
-      1,  ///< Those of higher priority take the place of others, where the policy says so.
+  /// Those of higher priority take the place of others, where the policy says so.
+  kMayPreempt = 1,
 };
 
 /// Counters of what it did; they only grow.

@@ -208,6 +208,11 @@ Status ExecutorImpl::Cancel(RequestId id) {
   }
 }
 
+Status NoCache() {
+  return Status(StatusCode::kInvalidArgument,
+                "prefix_cache is off: no KV is kept, and none would be found. Turn it on.");
+}
+
 // Runs `work`, which gives a Result<T>, on the loop's thread.
 template <class T, class Work>
 Result<T> CallFor(EngineLoop& loop, const Work& work) {
@@ -230,6 +235,7 @@ Result<KvImage> ExecutorImpl::ExportKv(std::span<const TokenId> tokens,
     return Status(StatusCode::kInvalidArgument,
                   "ExportKv was given no tokens. Give the prompt and the answer of a request.");
   }
+  if (!prefix_cache_) return NoCache();
   if (Status status = ValidateSalt(cache_salt); !status.ok()) return status;
   if (Status status = ValidateTokenIds(tokens, facts_.limits.vocab_size, "tokens"); !status.ok())
     return status;
@@ -240,10 +246,7 @@ Result<KvImage> ExecutorImpl::ExportKv(std::span<const TokenId> tokens,
 
 Result<int64_t> ExecutorImpl::ImportKv(std::span<const std::byte> image,
                                        std::string_view cache_salt) {
-  if (!prefix_cache_) {
-    return Status(StatusCode::kInvalidArgument,
-                  "prefix_cache is off, so nothing that is imported would be found. Turn it on.");
-  }
+  if (!prefix_cache_) return NoCache();
   if (Status status = ValidateSalt(cache_salt); !status.ok()) return status;
   return CallFor<int64_t>(*loop_, [&](Batcher& batcher, StepRunner& runner) {
     return executor::ImportKv(batcher, runner, image, cache_salt, identity_);
