@@ -1,8 +1,9 @@
 slipstream_test(exec_numerics_test exec_numerics_test.cc ROOMS core)
-    slipstream_test(exec_gemm_test exec_gemm_test.cc ROOMS core pack engine exec)
-        slipstream_test(exec_rows_test exec_rows_test.cc ROOMS core pack engine exec)
-            slipstream_test(exec_attention_test exec_attention_test.cc ROOMS core pack engine exec)
-                slipstream_test(exec_backend_test exec_backend_test.cc ROOMS core pack engine exec)
+slipstream_test(exec_gemm_test exec_gemm_test.cc ROOMS core pack engine exec)
+slipstream_test(exec_rows_test exec_rows_test.cc ROOMS core pack engine exec)
+slipstream_test(exec_attention_test exec_attention_test.cc ROOMS core pack engine exec)
+slipstream_test(exec_backend_test exec_backend_test.cc ROOMS core pack engine exec)
+slipstream_test(exec_backend_errors_test exec_backend_errors_test.cc ROOMS core pack engine exec)
 slipstream_test(exec_null_backend_test exec_null_backend_test.cc ROOMS core pack engine exec)
 slipstream_test(exec_symbols_test exec_symbols_test.cc ROOMS core)
 target_compile_definitions(exec_symbols_test PRIVATE

@@ -89,7 +89,9 @@ def test_async_stream_tells_every_answer(engine_path: str, llm: LLM) -> None:
         finally:
             served.shutdown()
 
-    check(llm, asyncio.run(run()), PARAMS)
+    output = asyncio.run(run())
+    assert output.finished and len(output.outputs) == 4
+    check(llm, output, PARAMS)
 
 
 def test_what_cannot_be_is_refused(llm: LLM) -> None:
